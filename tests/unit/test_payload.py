@@ -13,24 +13,24 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 # KiB of the compressed archive. tests/tools/payload.py MODULE shows which files take them.
 BUDGET = {
-    "disk": 324,
-    "disk_adopt": 331,
-    "disk_info": 297,
-    "disk_verify": 370,
+    "disk": 325,
+    "disk_adopt": 332,
+    "disk_info": 298,
+    "disk_verify": 371,
     "group_lease": 186,
     "guest_growth": 60,
     "guest_growth_info": 70,
-    "host_info": 273,
-    "host_metrics": 236,
-    "host_status": 234,
-    "host_step": 525,
+    "host_info": 274,
+    "host_metrics": 238,
+    "host_status": 235,
+    "host_step": 545,
     "progress_info": 50,
     "replica_info": 325,
-    "vm": 351,
+    "vm": 353,
     "vm_disks": 330,
     "vm_info": 296,
-    "vm_snapshot": 335,
-    "zfs_quota": 341,
+    "vm_snapshot": 336,
+    "zfs_quota": 342,
 }
 SLACK = 25  # KiB by which a module may stay below its budget
 

@@ -32,6 +32,7 @@ class FakeFiles(Files):
         self.folders: set[str] = set()
         self.broken = ""
         self.over: dict[str, str] = {}
+        self.open_since: dict[str, bool] = {}  # volumes that a program has open, and whether they were read-only then
 
     @contextlib.contextmanager
     def _called(self, name: str, *arguments: Any) -> Iterator[None]:
@@ -124,6 +125,11 @@ class FakeFiles(Files):
         found = self._on(path.rpartition("/")[0])
         contents = [e[2] for e in found.extents if e[0] == 0] if found is not None else []
         return contents[0] if contents else ""
+
+    def is_read_only(self, device: str) -> bool:
+        dataset = self.storage.dataset(device[len(_DEVICE) :])
+        values = [one.props["readonly"] for one in dataset.ancestors() if one.props.get("readonly") is not None]
+        return self.open_since.get(dataset.name, values[:1] == ["on"])
 
     def remove_folder(self, folder: str) -> None:
         assert self._on(folder) is None

@@ -17,6 +17,9 @@ from simnode import Node, PoolSpec
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.failover import guests_service
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.host.observe import observe
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.libvirt_driver import Libvirt
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.libvirt_memory import (
+    LibvirtMemory,
+)
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
 from tests.unit.domains.conftest import domain
 from tests.unit.domains.fake import FakeDomains, child
@@ -71,7 +74,8 @@ class LinuxHost(Host):
         return Zfs(self, lambda _seconds: None, self._called, self.files)
 
     def driver(self) -> Any:
-        return Libvirt(self.domains, "qemu:///system", self, lambda _seconds: None)
+        memory = LibvirtMemory(self.domains)
+        return Libvirt(self.domains, "qemu:///system", self, lambda _seconds: None, memory)
 
     def state(self) -> Any:
         domains = {key: value for key, value in vars(self.domains).items() if key not in ("_volsize", "_disks", "hook")}

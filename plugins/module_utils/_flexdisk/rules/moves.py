@@ -16,10 +16,14 @@ from ..model.dataset import Dataset
 from ..model.errors import FlexdiskError, Problem
 from . import identity
 from .failover import FAILOVER_PROPERTY, term_of
-from .layout import last_part, moves_container, pool_of
+from .layout import last_part, memory_dataset, moves_container, pool_of
 from .replicas import is_host
 
 MOVE_PROPERTY = "move"
+MEMORY_PROPERTY = "memory"
+"""Of the dataset with the saved memory of a guest: how far that has come (saved_memory.py), or MEMORY_ENDED."""
+MEMORY_ENDED = "ended"
+"""The file is of no use any more, but others keep its file system from being destroyed."""
 STAYED_PROPERTY = "stayed"
 """Property of a VM's dataset: when a move of the VM was last given up. Moves that began earlier end then."""
 LEAVING, MOVED, COMING = "leaving", "moved", "coming"
@@ -61,9 +65,20 @@ class Move(t.NamedTuple):
         return self.alias or self.vm
 
 
-def result(move: Move) -> t.Dict[str, str]:
-    """Return what results show of a move."""
-    return {"uuid": move.vm, "alias": move.alias, "phase": move.phase, "host": move.host, "since": move.since}
+def result(move: Move, memory: bool) -> t.Dict[str, t.Any]:
+    """Return what results show of a move. memory: as for why_frozen()."""
+    shown = {"uuid": move.vm, "alias": move.alias, "phase": move.phase, "host": move.host, "since": move.since}
+    return {**shown, "memory_saved": memory}
+
+
+def has_memory(move: Move, datasets: t.Mapping[str, Dataset], pools: t.Iterable[str]) -> bool:
+    """Return whether the memory of its guest is saved here. datasets: all that there are. pools: theirs."""
+    return any(memory_is_there(datasets, memory_dataset(pool, move.vm)) for pool in pools)
+
+
+def memory_is_there(datasets: t.Mapping[str, Dataset], name: str) -> bool:
+    """Return whether a dataset has the saved memory of a guest, and has not ended. datasets: all there are."""
+    return name in datasets and datasets[name].user.get(MEMORY_PROPERTY) != MEMORY_ENDED
 
 
 def encode(move: Move) -> str:
@@ -186,14 +201,15 @@ def why_moved_away(known: t.Mapping[str, Move], wanted: str) -> t.Optional[Probl
     return None
 
 
-def why_frozen(move: Move) -> str:
-    """Return why no other task changes a VM while it moves."""
+def why_frozen(move: Move, memory: bool = False) -> str:
+    """Return why no other task changes a VM while it moves. memory: that of its guest is saved here."""
     if move.taken:
         return f"{move.host} has taken it over; flexdisk_failover_state=returned of the playbook failover_vm goes on"
     if move.back_to:
         return f"it is being taken over from {move.host}; the playbook failover_vm goes on"
     way = "from" if move.phase == COMING else "to"
-    return f"it is being moved {way} {move.host}; the playbook move_vm goes on"
+    saved = " with the saved memory of its guest" if memory else ""
+    return f"it is being moved {way} {move.host}{saved}; the playbook move_vm goes on"
 
 
 def to_ask(move: Move) -> t.List[str]:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import re
 import stat
@@ -16,6 +17,7 @@ from .errors import ZfsError
 PIECE = 4 << 20
 MOUNTS = "/proc/self/mounts"
 DEVICES = "/dev/"
+_BLKROGET = 0x125E  # linux/fs.h: _IO(0x12, 94)
 _ESCAPED = re.compile(r"\\([0-7]{3})")
 _Progress = t.Callable[[int], None]
 
@@ -66,6 +68,14 @@ class Files:
                 done += len(piece)
                 progress(done)
             os.fsync(writing)
+
+    def is_read_only(self, device: str) -> bool:
+        """Whether nobody can open a device for writing.
+
+        ZFS looks at the property readonly of a volume only when nobody else has it open. Until then, the old one holds.
+        """
+        with _opened(device, os.O_RDONLY) as handle:
+            return any(fcntl.ioctl(handle, _BLKROGET, bytes(4)))
 
     def remove_folder(self, folder: str) -> None:
         """Remove a folder if it is empty and nothing is mounted on it."""

@@ -98,7 +98,8 @@ def info(
     existing = {(vm.config.pool, vm.config.uuid) for vm in host.vms}
     if names is None:
         result.intents = [dict(intents[key], pool=key[0], vm=key[1]) for key in sorted(intents) if key not in existing]
-        result.moves = [moves.result(move) for _uuid, move in sorted(host.moves.items())]
+        known = [move for _uuid, move in sorted(host.moves.items())]
+        result.moves = [moves.result(one, moves.has_memory(one, host.datasets, host.geometry)) for one in known]
     if leased:
         result.leases, result.warnings = leases(zfs, host)
     detached = [disk for disk in host.detached if names is None or disk.vm in {vm.config.uuid for vm in vms}]

@@ -4,37 +4,61 @@
 """The memory of a guest that moves lies in a dataset of its own, and is restored at most once (rules/saved_memory.py).
 
 Whatever is killed, the same call goes on: save() on the host that the VM leaves, and run() where the guest goes on.
+From before the save until somebody begins to restore the memory, all disks are read-only. The guest itself has them
+open since it could write, and stands still: so nobody is hurt, and once the save has ended, nobody can open them.
 """
 
 from __future__ import annotations
 
+import contextlib
+import time
 import typing as t
 
-from ...hypervisor.libvirt_memory import GuestMemory
-from ...hypervisor.protocol import Hypervisor
+from ...hypervisor.protocol import GuestMemory, Hypervisor, whole_vms
+from ...model.dataset import ZVOL
 from ...model.errors import FlexdiskError
 from ...model.sizes import MIB
-from ...model.vm import Disk, Vm
+from ...model.vm import FILE, Vm
 from ...rules import saved_memory as rules
-from ...rules.layout import memory_dataset
+from ...rules.inventory import Host
+from ...rules.layout import container, memory_dataset, moves_container
+from ...rules.moves import MEMORY_PROPERTY, memory_is_there
 from ...rules.power import check_start
-from ...rules.replicas import is_synced
-from ...rules.saved_memory import MEMORY_PROPERTY, SAVED, SAVING, Guest, Journal, SavedDisk
+from ...rules.replicas import empty_size, is_changed
+from ...rules.saved_memory import SAVED, SAVING, Guest, Journal
+from ...zfs import exact
 from ...zfs.commands import Zfs
 from ...zfs.copies import Copies
+from ...zfs.errors import ZfsError
 from ..host import progress
 from ..host.observe import observe
-from ..replication.own_copies import drop_own_copy
+from ..replication.own_copies import clear_memory, drop_memory
 from ..steps import power
 
-FOLDER = "/var/lib/flexdisk/memory"
 _FILE = "memory"
 # Beside the memory of the guest: its devices, such as the memory of graphics.
 _DEVICES_MIB = 64
-_PRIVATE = {"canmount": "noauto", "atime": "off", "setuid": "off", "devices": "off", "exec": "off"}
+_READ_ONLY = "readonly"
+_FIGURES = ("guid", "referenced", "logicalreferenced")
+_MOST_SECONDS = 15  # the guest stands still
 _MEMORY_LOST = "MemoryLost"
 _BY_HAND = "it was started by hand since its memory was saved"
-_NOT_KNOWN = "nobody knows whether it was started since its memory was saved"
+_NOTHING = "nothing of its memory was saved, because its guest had ended before"
+_CHANGED = "its disks were made writable or changed since its memory was saved"
+MEMORY_GONE = "its saved memory is gone"
+_ELSEWHERE = "its memory was saved by hand, into another file"
+_BOOTED = "a run that was interrupted had started it without its memory"
+_WAY_OUT = "flexdisk_allow_memory_loss=true starts it without the memory, as after a power failure"
+
+
+def size_with_devices(memory_mib: int) -> int:
+    """Return the bytes that the saved memory of a guest takes at most."""
+    return (memory_mib + _DEVICES_MIB) * MIB
+
+
+def is_encrypted(host: Host, pool: str) -> bool:
+    """Whether the memory of a guest lies encrypted in a pool."""
+    return bool((host.datasets.get(container(pool)) or host.datasets[pool]).encryptionroot)
 
 
 class MovedMemory:
@@ -51,7 +75,6 @@ class MovedMemory:
         zfs: Zfs,
         copies: Copies,
         hypervisor: Hypervisor,
-        memory: GuestMemory,
         uuid: str,
         requester: str,
         patience: int = 180,
@@ -60,96 +83,154 @@ class MovedMemory:
         self._zfs = zfs
         self._copies = copies
         self._hypervisor = hypervisor
-        self._memory = memory
+        self._memory = _guest_memory(hypervisor)
         self._uuid = uuid
         self._requester = requester
         self._patience = patience
         self._allowed = allowed
+        self.restored = False
+        """Whether the guest goes on with its memory. run() sets it."""
         self.lost = ""
-        """Why the VM runs without the memory that was saved, "" if it does not. run() sets it."""
+        """Why the VM goes on without the memory that was saved, "" if it does not."""
+        self.left = ""
+        """Why the saved memory could not be destroyed, "" if it was."""
+        self._went_on = self._is_saving = False
+        self._empty = 0
 
     # -- the host that the VM leaves
 
-    def save(self, take: t.Callable[[Vm], t.Mapping[str, int]]) -> bool:
-        """Save the guest, and have snapshots taken of its disks and of the file. Return False if it does not run.
+    def save(self, give_up: bool = False) -> bool:
+        """Save the guest, and keep everybody from its disks. Return False if there is no memory to go with the VM.
 
-        take: takes these snapshots, and returns the guids for Journal.points. Raises FlexdiskError.
+        give_up: as for run(). Raises FlexdiskError.
         """
         for _second in range(self._patience):
             vm, journal = self._now()
-            action = rules.to_leave(journal.word if journal else "", self._guest(vm, journal))
+            guest = self._guest(vm, journal)
+            action = rules.to_leave(journal.word if journal else "", guest)
             if action == rules.SEND:
                 return journal is not None
             if action == rules.SAVE:
-                self._save(vm, journal)
+                self._save(vm, guest)
             elif action == rules.KEEP:
-                self._keep(vm, t.cast(Journal, journal), take(vm))
+                self._keep(vm, t.cast(Journal, journal), give_up)
             elif action == rules.WAIT:
                 self._hypervisor.pause(1)
             elif action == rules.STAYS:
-                text = f"VM {vm.label}: its move was given up, and its memory is being restored here"
-                raise FlexdiskError("InUse", f"{text}; flexdisk_move_state=stays goes on")
+                raise self._stays(vm)
+            elif action == rules.FORGET or give_up:
+                self.lost = self._why_lost(journal, guest)
+                self.drop(vm)
             else:
-                raise self._lost(vm, journal)
+                raise self._refusal(vm, self._why_lost(journal, guest))
         raise self._not_ready(vm)
 
-    def _save(self, vm: Vm, journal: t.Optional[Journal]) -> None:
+    def _save(self, vm: Vm, guest: Guest) -> None:
+        """Let the guest stand still, close its disks, and save it into a new file."""
         name = memory_dataset(vm.config.pool, self._uuid)
-        if journal is None:
-            size = (vm.config.memory + _DEVICES_MIB) * MIB
-            options = {**_PRIVATE, "mountpoint": self._folder, "refreservation": str(size)}
-            text = rules.encode(Journal(SAVING, self._uuid))
-            self._zfs.create_filesystem(name, options, {MEMORY_PROPERTY: text})
+        clear_memory(self._zfs, self._copies, f"{moves_container(vm.config.pool)}/{self._uuid}")
+        size = size_with_devices(self._memory.traveller(self._uuid)["memory"])
+        options = {**rules.properties(self._uuid), "refreservation": str(size)}
+        self._zfs.create_filesystem(name, options, {MEMORY_PROPERTY: rules.encode(Journal(SAVING, self._uuid))})
         self._mount(vm)
+        if guest.state == "running":
+            self._memory.pause(self._uuid)
+        for first, *more in [_disks(vm)] if vm.disks else []:
+            self._zfs.set(first, *more, readonly="on")
+        self._write(vm, Journal(SAVING, self._uuid, self._seal(vm)))
         progress.current().now(vm.label, "", "its memory is saved")
         self._memory.save(self._uuid, self._path)
 
-    def _keep(self, vm: Vm, journal: Journal, points: t.Mapping[str, int]) -> None:
-        """Write down that all is saved, unless somebody has started the VM before the snapshots were taken."""
-        if self._memory.ended_with_save(self._uuid):
-            self._write(vm, rules.taken(journal, points))
+    def _seal(self, vm: Vm) -> str:
+        """Take the snapshots after which nothing may be written. Return their guids."""
+        drop_seals(self._zfs, self._copies, _disks(vm))
+        names = [f"{name}@{rules.seal_name(int(time.time()))}" for name in _disks(vm)]
+        if names:
+            self._zfs.snapshot(*names)
+        return ",".join(row["guid"][0] for row in self._copies.table(names, ("guid",), "snapshot", depth=0).values())
+
+    def _keep(self, vm: Vm, journal: Journal, give_up: bool) -> None:
+        """Write down that all is saved, if nobody can open the disks any more, and the file can be restored.
+
+        The file has its space now. As long as that were reserved, the snapshot that is sent would need it once more.
+        """
+        open_still = self._wait_until(vm, True, _MOST_SECONDS)
+        if open_still:
+            text = (
+                f"another program has {', '.join(open_still)} open, so read-only disks would not keep the VM from being"
+            )
+            raise FlexdiskError("InUse", f"VM {vm.label}: {text} started without its memory; end that program")
+        self._mount(vm)
+        reason = self._why_not_restored(vm)
+        if reason and not give_up:
+            raise self._refusal(vm, reason)
+        if reason:
+            self.lost = reason
+            self.drop(vm)
+            return
+        self._zfs.set(memory_dataset(vm.config.pool, self._uuid), refreservation="none")
+        if self._is_guarded(vm, journal):  # by figures that have all that was written before the last command
+            self._write(vm, rules.advance(journal, SAVED))
 
     # -- the host where the guest goes on
 
-    def arrived(self, points: t.Mapping[str, int]) -> None:
-        """Write down that the file and the disks, by Journal.points, have come to this host as they were saved."""
-        vm, journal = self._now()
-        if journal is None and self._zfs.exists(memory_dataset(vm.config.pool, self._uuid)):
-            self._write(vm, Journal(SAVED, self._uuid, dict(points)))
+    def arrived(self, pool: str, replicas: t.Sequence[str]) -> None:
+        """Write down that the file and the disks have come to this pool as they were saved. replicas: the disks."""
+        text = rules.encode(Journal(SAVED, self._uuid, figures=self._figures(replicas)))
+        self._zfs.set_facts(memory_dataset(pool, self._uuid), {MEMORY_PROPERTY: text})
 
     def run(self, give_up: bool = False) -> None:
         """Let the guest go on, and destroy the saved memory.
 
-        give_up: start the VM without its memory if that does not belong to its disks any more. Raises FlexdiskError.
+        give_up: start the VM without its memory if that cannot be restored. Raises FlexdiskError.
         """
         for _second in range(self._patience):
             vm, journal = self._now()
             guest = self._guest(vm, journal)
             action = rules.to_run(journal.word if journal else "", guest)
-            if action in (rules.RESTORE, rules.RESUME):
+            if action in (rules.RESTORE, rules.RESUME, rules.GO_ON):
                 check_start(vm, self._requester)
             if action == rules.DONE:
-                if journal is not None and journal.word == SAVED:
-                    self.lost = self.lost or _BY_HAND
-                self.drop(vm)
+                self._done(vm, journal, guest)
                 return
             if action == rules.RESTORE:
-                self._restore(vm, t.cast(Journal, journal))
+                self._restore(vm, t.cast(Journal, journal), give_up)
             elif action == rules.RESUME:
                 self._resume(vm, t.cast(Journal, journal))
+            elif action == rules.GO_ON:
+                self._go_on(vm)
             elif action == rules.BOOT or (action == rules.GIVE_UP and give_up):
-                self._boot(vm, journal, guest)
+                self._boot(vm, journal, self._why_lost(journal, guest))
             elif action == rules.WAIT:
                 self._hypervisor.pause(1)
             else:
-                raise self._lost(vm, journal)
+                raise self._refusal(vm, self._why_lost(journal, guest))
         raise self._not_ready(vm)
 
-    def _restore(self, vm: Vm, journal: Journal) -> None:
+    def _done(self, vm: Vm, journal: t.Optional[Journal], guest: Guest) -> None:
+        word = journal.word if journal is not None else ""
+        self.restored = word in (rules.RESTORED, rules.RUNNING)
+        by_hand = word in (SAVED, rules.RESTORING) or (word == SAVING and guest.has_file and not self._went_on)
+        if by_hand or word == rules.LOST:
+            self.lost = self.lost or (_BY_HAND if by_hand else _BOOTED)
+        self.drop(vm)
+
+    def _restore(self, vm: Vm, journal: Journal, give_up: bool) -> None:
         """Restore the guest, for the first and only time. If it cannot be, the VM is booted next."""
         self._mount(vm)
-        saved = self._memory.saved_domain(self._uuid, self._path, self._allowed)  # what can be refused, is
+        saved, reason = "", ""
+        try:
+            saved = self._memory.saved_domain(self._uuid, self._path, self._allowed)  # what can be refused, is
+        except FlexdiskError as exc:
+            reason = exc.message
+        if reason and not give_up:
+            raise self._refusal(vm, reason)
+        if reason:
+            self._boot(vm, journal, reason)
+            return
         self._write(vm, rules.advance(journal, rules.RESTORING))
+        self._zfs.inherit(_disks(vm), _READ_ONLY)  # a run that is killed here costs the memory: nothing is read before
+        self._wait_until(vm, False, self._patience)
         progress.current().now(vm.label, "", "its memory is restored")
         try:
             self._memory.restore(self._uuid, self._path, saved)
@@ -157,89 +238,210 @@ class MovedMemory:
             self.lost = exc.message
 
     def _resume(self, vm: Vm, journal: Journal) -> None:
+        self.lost = ""
         if journal.word != rules.RESTORED:
             journal = rules.advance(journal, rules.RESTORED)
             self._write(vm, journal)
         self._memory.resume(self._uuid)
         self._write(vm, rules.advance(journal, rules.RUNNING))
 
-    def _boot(self, vm: Vm, journal: t.Optional[Journal], guest: Guest) -> None:
-        if journal is not None and not self.lost:
-            self.lost = guest.apart or _why_lost(journal)
+    def _go_on(self, vm: Vm) -> None:
+        make_writable(self._zfs, self._copies, vm)
+        self._memory.resume(self._uuid)
+        self._went_on = True
+
+    def _boot(self, vm: Vm, journal: t.Optional[Journal], reason: str) -> None:
+        if journal is not None and journal.word not in (rules.RUNNING, rules.LOST):
+            self.lost = self.lost or reason
+            self._write(vm, rules.advance(journal, rules.LOST))
+        make_writable(self._zfs, self._copies, vm)
+        self._wait_until(vm, False, self._patience)
         progress.current().now(vm.label, "", "start")
         power.start(self._hypervisor, vm, self._requester)
 
     def drop(self, vm: Vm) -> None:
-        """Destroy the saved memory, if there is any: the guest runs, or somebody has given its memory up."""
-        name = memory_dataset(vm.config.pool, self._uuid)
-        if self._zfs.exists(name):
-            guid = int(self._copies.table([name], ("guid",), "filesystem", depth=0)[name]["guid"][0])
-            drop_own_copy(self._zfs, self._copies, name, guid)
-        self._zfs.files.remove_folder(self._folder)
+        """Destroy the saved memory, if there is any: the guest runs, or somebody has given it up."""
+        make_writable(self._zfs, self._copies, vm)
+        drop_seals(self._zfs, self._copies, _disks(vm))
+        place = f"{moves_container(vm.config.pool)}/{self._uuid}"
+        self.left = drop_memory(self._zfs, self._copies, place)
+
+    # -- look
+
+    def check(self, leaves: bool, give_up: bool) -> None:
+        """Raise what save() or run() would refuse at once. Read only. leaves: save(), else run()."""
+        vm, journal = self._now()
+        guest = self._guest(vm, journal)
+        action = (rules.to_leave if leaves else rules.to_run)(journal.word if journal else "", guest)
+        if action == rules.STAYS:
+            raise self._stays(vm)
+        reason = self._why_lost(journal, guest) if action == rules.GIVE_UP else ""
+        if action in (rules.KEEP, rules.RESTORE) and self.is_mounted(vm):
+            reason = self._why_not_restored(vm)
+        if reason and not give_up:
+            raise self._refusal(vm, reason)
+
+    def traveller(self, host: Host, vm: Vm) -> t.Optional[t.Dict[str, t.Any]]:
+        """Return what the target must know of memory that is being saved, or was. None if it cannot be read now."""
+        saved = vm.config.state == "stopped"
+        if saved and not (self.is_mounted(vm) and self._has_file(vm)):
+            return None
+        try:
+            shown = self._memory.traveller(self._uuid, self._path if saved else "")
+        except FlexdiskError:  # who allows it to be lost
+            return None
+        return {**shown, "encrypted": is_encrypted(host, vm.config.pool), "saved": saved}
+
+    def is_mounted(self, vm: Vm) -> bool:
+        """Whether the file can be read without a change of the host."""
+        return self._zfs.files.mounted(rules.folder(self._uuid), memory_dataset(vm.config.pool, self._uuid))
 
     # -- what is there
 
     @property
-    def _folder(self) -> str:
-        return f"{FOLDER}/{self._uuid}"
-
-    @property
     def _path(self) -> str:
-        return f"{self._folder}/{_FILE}"
+        return f"{rules.folder(self._uuid)}/{_FILE}"
 
     def _now(self) -> t.Tuple[Vm, t.Optional[Journal]]:
+        self._is_saving = self._memory.is_saving(
+            self._uuid
+        )  # before its state is read, which the end of a save changes
         host = observe(self._zfs, self._hypervisor, all_pools=True)
         vm = next((one for one in host.vms if one.config.uuid == self._uuid), None)
         if vm is None:
             raise FlexdiskError("ResourceNotFound", f"VM {self._uuid} is not on this host")
+        self._empty = empty_size(host.datasets, vm.config.pool)
         name = memory_dataset(vm.config.pool, self._uuid)
-        if name not in host.datasets:
+        if not memory_is_there(host.datasets, name):
             return vm, None
         text = self._zfs.local_fact(name, MEMORY_PROPERTY)
         journal = rules.decode(text)
-        if journal is None and text:
+        if (journal is None and text) or (journal is not None and journal.vm != self._uuid):
             raise FlexdiskError("UnexpectedOutput", f"VM {vm.label}: the journal of {name} cannot be read")
         return vm, journal
 
     def _guest(self, vm: Vm, journal: t.Optional[Journal]) -> Guest:
-        apart = rules.why_apart(journal.points, _disks(vm)) if journal is not None and journal.points else ""
-        return Guest(vm.config.state, self._memory.ended_with_save(self._uuid), apart)
+        state = vm.config.state
+        if journal is None or journal.word not in (SAVING, SAVED):
+            return Guest(state)
+        ended = state == "stopped" and self._memory.ended_with_save(self._uuid)
+        return Guest(state, self._is_guarded(vm, journal), self._has_file(vm), self._is_saving, ended)
+
+    def _is_guarded(self, vm: Vm, journal: Journal) -> bool:
+        if read_only(self._copies, vm) != _disks(vm):
+            return False
+        if journal.figures:
+            return journal.figures == self._figures(_disks(vm))
+        return len(self._unwritten(vm, journal.seal.split(","))) == len(_disks(vm))
+
+    def _unwritten(self, vm: Vm, seal: t.Collection[str]) -> t.Set[str]:
+        """Return the disks to which nothing was written since the seal. A loss of power changes none."""
+        table = self._copies.table(_disks(vm), ("guid", "createtxg", "written"), "volume,snapshot")
+        since = {
+            name.partition("@")[0]: int(row["createtxg"][0]) for name, row in table.items() if row["guid"][0] in seal
+        }
+        result = {*since}
+        for name, row in table.items():
+            disk, _at, snapshot = name.partition("@")
+            later = not snapshot or int(row["createtxg"][0]) > since.get(disk, 0)
+            if later and is_changed(int(row["written"][0]), self._empty):
+                result.discard(disk)
+        return result
+
+    def _has_file(self, vm: Vm) -> bool:
+        """Whether there is a file. After a boot it is not mounted, and the figures of ZFS tell."""
+        if self.is_mounted(vm):
+            return self._zfs.files.size(self._path) > 0
+        name = memory_dataset(vm.config.pool, self._uuid)
+        return int(self._copies.table([name], ("referenced",), "filesystem", depth=0)[name]["referenced"][0]) > MIB
+
+    def _figures(self, names: t.Sequence[str]) -> str:
+        table = self._copies.table(names, _FIGURES, "volume", depth=0)
+        return ",".join(sorted("/".join(row[key][0] for key in _FIGURES) for row in table.values()))
+
+    def _wait_until(self, vm: Vm, closed: bool, seconds: int) -> t.List[str]:
+        """Wait until the kernel treats the volumes as read-only or not. Return those that a program has open even then.
+
+        udev looks into each device that was renamed or closed, and is done soon.
+        """
+        names = [disk.volume.name for disk in vm.disks if not disk.hidden and disk.type != FILE]
+        for _second in range(seconds):
+            with contextlib.suppress(FlexdiskError):  # a device without its name: the next step says so
+                names = [name for name in names if self._zfs.files.is_read_only(ZVOL + name) is not closed]
+            if not names:
+                break
+            self._hypervisor.pause(1)
+        return names
 
     def _write(self, vm: Vm, journal: Journal) -> None:
         self._zfs.set_facts(memory_dataset(vm.config.pool, self._uuid), {MEMORY_PROPERTY: rules.encode(journal)})
 
     def _mount(self, vm: Vm) -> None:
         name = memory_dataset(vm.config.pool, self._uuid)
-        if not self._zfs.files.mounted(self._folder, name):
+        if not self.is_mounted(vm):
             self._zfs.mount(name)
-        if not self._zfs.files.mounted(self._folder, name):
-            raise FlexdiskError("Changed", f"{name} is mounted, but not at {self._folder}")
+        if not self.is_mounted(vm):
+            raise FlexdiskError("Changed", f"{name} is mounted, but not at {rules.folder(self._uuid)}")
 
-    def _lost(self, vm: Vm, journal: t.Optional[Journal]) -> FlexdiskError:
-        guest = self._guest(vm, journal)
-        reason = guest.apart or _NOT_KNOWN
-        if vm.config.state != "stopped":
-            reason = f"{_BY_HAND}, and is {vm.config.state}"
-        return FlexdiskError(_MEMORY_LOST, f"VM {vm.label}: {reason}; its memory is not restored")
+    def _why_not_restored(self, vm: Vm) -> str:
+        """Return why the file cannot be restored, "" if nothing is known. It must be mounted."""
+        try:
+            self._memory.saved_domain(self._uuid, self._path, self._allowed)
+        except FlexdiskError as exc:
+            return exc.message
+        return ""
+
+    def _why_lost(self, journal: t.Optional[Journal], guest: Guest) -> str:
+        word = journal.word if journal is not None else ""
+        if word not in (SAVING, SAVED):
+            return f"its memory was {word} when a run was interrupted, and is restored only once"
+        if guest.state != "stopped":
+            return f"{_BY_HAND}, and is {guest.state}"
+        if not guest.has_file:
+            return MEMORY_GONE if word == SAVED else _ELSEWHERE if guest.ended_with_save else _NOTHING
+        return _CHANGED
+
+    def _refusal(self, vm: Vm, reason: str) -> FlexdiskError:
+        return FlexdiskError(_MEMORY_LOST, f"VM {vm.label}: {reason}; its memory is not restored. {_WAY_OUT}")
+
+    def _stays(self, vm: Vm) -> FlexdiskError:
+        text = f"VM {vm.label}: its move was given up, and its memory is being restored here"
+        return FlexdiskError("InUse", f"{text}; flexdisk_move_state=stays goes on")
 
     def _not_ready(self, vm: Vm) -> FlexdiskError:
         text = f"VM {vm.label} is still {vm.config.state} after {self._patience} s"
         return FlexdiskError("VmInTransition", f"{text}: its memory is still being saved, or somebody has paused it")
 
 
-def _why_lost(journal: Journal) -> str:
-    if journal.word == SAVING:
-        return _NOT_KNOWN
-    return f"its memory was {journal.word} when a run was interrupted, and is restored only once"
+def _guest_memory(hypervisor: Hypervisor) -> GuestMemory:
+    memory = whole_vms(hypervisor).guest_memory
+    if memory is None:
+        text = f"{hypervisor.capabilities.name} cannot save the memory of a guest here"
+        raise FlexdiskError("NotSupported", text)
+    return memory
 
 
-def _disks(vm: Vm) -> t.Dict[str, SavedDisk]:
-    return {disk.uuid: _saved_disk(disk) for disk in vm.disks if not disk.hidden}
+def _disks(vm: Vm) -> t.List[str]:
+    return [disk.volume.name for disk in vm.disks if not disk.hidden]
 
 
-def _saved_disk(disk: Disk) -> SavedDisk:
-    synced = [n for n, one in enumerate(disk.snapshots) if is_synced(one.name.partition("@")[2])]
-    if not synced:
-        return SavedDisk(disk.label, 0, disk.volume.written)
-    later = sum(one.written for one in disk.snapshots[synced[-1] + 1 :])
-    return SavedDisk(disk.label, disk.snapshots[synced[-1]].guid, later + disk.volume.written)
+def read_only(copies: Copies, vm: Vm) -> t.List[str]:
+    """Return the disks that somebody has made read-only."""
+    table = copies.table(_disks(vm), (_READ_ONLY,), "filesystem,volume", depth=0)
+    return [name for name in _disks(vm) if table[name][_READ_ONLY] == ("on", "local")]
+
+
+def drop_seals(zfs: Zfs, copies: Copies, disks: t.Sequence[str]) -> None:
+    """Destroy the snapshots that prove that nothing was written since a save. Those that others hold stay."""
+    for name in copies.table(disks, ("guid",), "snapshot"):
+        if rules.is_seal(name.partition("@")[2]):
+            with contextlib.suppress(ZfsError):
+                exact.destroy_own(zfs, name)
+
+
+def make_writable(zfs: Zfs, copies: Copies, vm: Vm) -> bool:
+    """Make the disks writable again. Return whether one was read-only."""
+    names = read_only(copies, vm)
+    if names:
+        zfs.inherit(names, _READ_ONLY)
+    return bool(names)

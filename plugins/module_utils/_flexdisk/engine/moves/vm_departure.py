@@ -24,6 +24,7 @@ from ...model.command import Runner
 from ...model.dataset import Dataset
 from ...model.desired import Description, Policy
 from ...model.errors import FlexdiskError, Problem
+from ...model.sizes import render_apart
 from ...model.vm import FILE, Disk, Vm, VmConfig
 from ...plan.changes import facts_of
 from ...plan.planner import find_config, find_vm
@@ -34,7 +35,16 @@ from ...rules import moves, snapshots, uefi
 from ...rules.failover import properties_at, setting_of, takers_of
 from ...rules.identity import render_time
 from ...rules.inventory import Host
-from ...rules.layout import container, moves_container, pool_of, replicas_container, vm_dataset
+from ...rules.layout import (
+    container,
+    last_part,
+    memory_below,
+    memory_dataset,
+    moves_container,
+    pool_of,
+    replicas_container,
+    vm_dataset,
+)
 from ...rules.moves import LEAVING, MOVED, Move
 from ...rules.power import GIVEN_UP, NOT_HOME, is_off, why_home_unknown, why_not_started
 from ...rules.replicas import (
@@ -60,12 +70,20 @@ from ..host import progress
 from ..host.journal import Journal, forget_vm
 from ..host.observe import observe
 from ..replication import trust as keys
-from ..replication.own_copies import drop_move_entry
+from ..replication.own_copies import drop_memory, drop_move_entry, why_memory_stays
 from ..replication.replica_info import HOLD, stored_replicas, uuid_of
 from ..run.outcome import Outcome
 from ..run.run import Context, Task
 from ..steps import file_disks, power, renames
 from ..steps.perform import Performers
+from .guest_memory import (
+    MEMORY_GONE,
+    MovedMemory,
+    drop_seals,
+    is_encrypted,
+    read_only,
+    size_with_devices,
+)
 from .move_marks import rewrite_move, write_move
 
 _Dict = t.Dict[str, t.Any]
@@ -86,13 +104,33 @@ class MoveSource:
         """When stay() gave the move up. No move that began earlier may leave."""
         self._stayed_before: t.Optional[int] = None
         """The number in `stayed` when leave() was called, None before that."""
+        self._saves_memory = False
+        """Whether save_memory() has something to do. leave() sets it."""
+        self.memory_is_saved = False
+        """Whether the guest's memory was saved. save_memory() sets it."""
+        self.memory_restored = False
+        """Whether the guest goes on here with its memory. stay() sets it."""
+        self.memory_lost = ""
+        """Why the VM goes on without the memory that was saved, "" if it does not."""
+        self.memory_left = ""
+        """Why the saved memory could not be destroyed, "" if it was."""
 
     # -- look
 
-    def look(self, name: str, here: str, target: str = "", seen: t.Optional[_Seen] = None) -> _Dict:
+    def look(
+        self,
+        name: str,
+        here: str,
+        target: str = "",
+        seen: t.Optional[_Seen] = None,
+        suspends: bool = False,
+        allow_memory_loss: bool = False,
+    ) -> _Dict:
         """Return what this host has of a VM: the VM with its record, or the entry of its move. Read only.
 
-        here: the name of this host for the other one, target. seen: what other hosts say of the VM.
+        here: the name of this host for the other one, target. seen: what other hosts say of the VM. suspends: the
+        memory of the guest is to go with it. Then, or if memory was saved, `memory` is what the target must know of it.
+        allow_memory_loss: as for stay().
         """
         host = observe(self._zfs, self._hypervisor, all_pools=True)
         vm = find_vm(host, name)
@@ -104,6 +142,7 @@ class MoveSource:
                 raise FlexdiskError(vm.code, vm.message)
             entry = known[0]._asdict() if known else None
             empty: _Dict = {"vm": "", "pool": "", "record": None, "digest": "", "refusals": [], "lost": []}
+            empty["memory"] = None
             empty["unmanaged"] = vm.message if find_config(host, name) is not None and not known else ""
             others = [] if known else sorted(config.alias for config in host.configs if config.alias)
             asks = self._hosts_to_ask(known[0] if known else None)
@@ -111,19 +150,40 @@ class MoveSource:
         move = host.moves.get(vm.config.uuid)
         description = whole_vms(self._hypervisor).description(vm.config.uuid)
         record = self.record(host, vm, description, here, target)
+        memory, problems = self._memory_to_send(host, vm, suspends, allow_memory_loss)
         return {
             "vm": vm.config.uuid,
+            "memory": memory,
             "pool": vm.config.pool,
             "move": move._asdict() if move else None,
             "term": _term_of_old_copy(vm),
             "asks": self._hosts_to_ask(move),
             "record": record,
             "digest": digest(record),
-            "refusals": self._refusals(host, vm, description) + _seen_elsewhere(vm, target, seen or {}),
+            "refusals": self._refusals(host, vm, description) + _seen_elsewhere(vm, target, seen or {}) + problems,
             "lost": [one.name for one in strange_snapshots(vm)],
             "unmanaged": "",
             "known": [],
         }
+
+    def _memory_to_send(
+        self, host: Host, vm: Vm, suspends: bool, allow_memory_loss: bool
+    ) -> t.Tuple[t.Optional[_Dict], t.List[Problem]]:
+        """Return what the target must know of the memory that goes with the VM, and why it cannot. Read only."""
+        uuid, running = vm.config.uuid, vm.config.state == "running"
+        move = host.moves.get(uuid)
+        if not _has_memory(host, vm):
+            return memory_to_send(self._hypervisor, self._copies, host, vm) if running and suspends else (None, [])
+        if move is None or move.phase != LEAVING:
+            return None, []
+        memory = self._memory(uuid)
+        try:
+            memory.check(True, allow_memory_loss)
+        except FlexdiskError as exc:
+            return None, [Problem(exc.code, exc.message, vm.label)]
+        if running:
+            return memory_to_send(self._hypervisor, self._copies, host, vm)
+        return memory.traveller(host, vm), []
 
     def _hosts_to_ask(self, move: t.Optional[Move]) -> t.List[str]:
         return moves.to_ask(move) if move is not None else []
@@ -166,13 +226,14 @@ class MoveSource:
 
     # -- leave
 
-    def leave(self, uuid: str, here: str, target: str, pool: int, approved: str) -> Description:
-        """Write down that the VM leaves, and stop it. Return its description by the driver.
+    def leave(self, uuid: str, here: str, target: str, pool: int, approved: str, suspends: bool = False) -> Description:
+        """Write down that the VM leaves, and stop it, unless save_memory() is to do that. Return its description.
 
         Args:
             here: as for look().
             pool: the guid of the target's pool.
             approved: the digest from look(). A VM that has changed since is refused.
+            suspends: the memory of the guest goes with it.
         """
         host, vm = self._vm(uuid)
         move, description = host.moves.get(uuid), whole_vms(self._hypervisor).description(uuid)
@@ -192,23 +253,46 @@ class MoveSource:
             write_move(self._zfs, self._hypervisor, config.pool, move)
         elif (move.phase, move.pool) != (LEAVING, pool):
             raise FlexdiskError("InUse", f"VM {vm.label}: {moves.why_frozen(move)} to {move.host}, not to {target}")
-        if vm.config.state == "running":
-            if vm.config.failover and not vm.at_home:  # it runs, so it is; then it is known also while it is down
-                power.note_home(self._zfs, self._hypervisor, vm)
+        running = vm.config.state == "running"
+        if running and vm.config.failover and not vm.at_home:  # it runs, so it is; it is known also while it is down
+            power.note_home(self._zfs, self._hypervisor, vm)
+        self._saves_memory = _has_memory(host, vm) or (running and suspends)
+        if not (running or self._saves_memory) and self._is_closed(vm):
+            self._memory(uuid).drop(vm)
+            self.memory_lost = MEMORY_GONE
+        if running and not self._saves_memory:
             progress.current().now(move.label, "", "stop")
             self._hypervisor.stop(uuid, self._policy.stop_timeout, self._policy.allow_force_stop)
         return description
 
-    def would_stay(self, uuid: str) -> bool:
+    def save_memory(self, uuid: str, allow_memory_loss: bool = False) -> None:
+        """Save the memory of the guest after leave(), if that is to go with it, or an interrupted run has begun so.
+
+        allow_memory_loss: as for stay().
+        """
+        if self._saves_memory:
+            memory = self._memory(uuid)
+            self.memory_is_saved = memory.save(allow_memory_loss)
+            self.memory_lost, self.memory_left = memory.lost, memory.left
+
+    def _memory(self, uuid: str) -> MovedMemory:
+        patience = max(60, self._policy.stop_timeout)
+        allowed = self._policy.incoming_allowed
+        return MovedMemory(self._zfs, self._copies, self._hypervisor, uuid, GIVEN_UP, patience, allowed)
+
+    def would_stay(self, uuid: str, allow_memory_loss: bool = False) -> bool:
         """Return whether stay() has a move to give up. Raises what stay() raises. Read only."""
         host, vm = self._vm(uuid)
         self._check_stays(host, vm)
+        if uuid in host.moves and _has_memory(host, vm) and not self._gives_up(vm, allow_memory_loss):
+            self._memory(uuid).check(False, allow_memory_loss)
         return uuid in host.moves
 
-    def stay(self, uuid: str) -> bool:
+    def stay(self, uuid: str, allow_memory_loss: bool = False) -> bool:
         """Give the move up and start the VM again if it ran. Return whether a move had begun.
 
-        Raises FlexdiskError MovedAway as soon as a disk has left.
+        A guest whose memory was saved goes on with it. allow_memory_loss: start it without, if there is no other way.
+        Raises FlexdiskError MovedAway as soon as a disk has left, MemoryLost if it needs allow_memory_loss.
 
         A move that has not reached leave() yet is refused there, because this changes the digest of the VM.
         """
@@ -225,6 +309,20 @@ class MoveSource:
         for disk in (one for one in vm.disks if one.type == FILE):
             file_disks.become_disk(self._zfs, disk.volume.name, disk.uuid)
             file_disks.ensure(self._zfs, disk.volume, disk.size)
+        if _has_memory(host, vm):
+            self._go_on(vm, allow_memory_loss)
+        else:
+            self._start_again(host, vm, move)
+        if not vm.config.failover and self._hypervisor.vm(uuid).autoboot != move.autoboot:
+            self._hypervisor.set_autoboot(uuid, move.autoboot)
+        self._drop_mark(host, f"{moves_container(vm.config.pool)}/{uuid}")
+        return True
+
+    def _start_again(self, host: Host, vm: Vm, move: Move) -> None:
+        """Start a VM again that ran, and whose memory was not saved, or is gone."""
+        if self._is_closed(vm):
+            self._memory(vm.config.uuid).drop(vm)
+            self.memory_lost = MEMORY_GONE
         if move.state == "running":
             progress.current().now(move.label, "", "start it again")
             # A VM with failover whose host has booted since waits for start_host.
@@ -236,10 +334,40 @@ class MoveSource:
                 self.left_down = (
                     f"VM {vm.label} ran before its move, and is stopped now: {why_not_started(vm, GIVEN_UP)[1]}"
                 )
-        if not vm.config.failover and self._hypervisor.vm(uuid).autoboot != move.autoboot:
-            self._hypervisor.set_autoboot(uuid, move.autoboot)
-        self._drop_mark(host, f"{moves_container(vm.config.pool)}/{uuid}")
-        return True
+
+    def _is_closed(self, vm: Vm) -> bool:
+        """Whether a disk is read-only, as while memory is saved."""
+        return whole_vms(self._hypervisor).guest_memory is not None and bool(read_only(self._copies, vm))
+
+    def _go_on(self, vm: Vm, allow_memory_loss: bool) -> None:
+        """Let the guest go on with the memory that was saved.
+
+        A VM with failover whose host has booted since waits for start_host, which knows of no memory.
+        """
+        memory = self._memory(vm.config.uuid)
+        reason = self._gives_up(vm, allow_memory_loss)
+        if reason:
+            memory.drop(vm)
+            self.memory_lost = "its host has booted since it was saved"
+            self.left_down = f"VM {vm.label} ran before its move, and is stopped now: {reason}"
+        else:
+            memory.run(allow_memory_loss)
+            self.memory_lost, self.memory_restored = memory.lost, memory.restored
+        self.memory_left = memory.left
+
+    def _gives_up(self, vm: Vm, allow_memory_loss: bool) -> str:
+        """Return why the VM must not be started here by this task, so that its memory is given up; "" if it may."""
+        code, reason = why_not_started(vm, GIVEN_UP)
+        if not code or vm.config.state == "running":
+            return ""
+        if code != NOT_HOME:
+            raise FlexdiskError(
+                code, f"VM {vm.label}: {reason}; its memory is saved, and the same command restores it then"
+            )
+        if not allow_memory_loss:
+            text = f"{reason}. Its memory is saved, and cannot be restored after that; flexdisk_allow_memory_loss=true"
+            raise FlexdiskError("MemoryLost", f"VM {vm.label}: {text} gives it up")
+        return reason
 
     def _check_stays(self, host: Host, vm: Vm) -> None:
         move = host.moves.get(vm.config.uuid)
@@ -314,7 +442,7 @@ class MoveSource:
             self._check_movable(host, vm if home_known else replace(vm, at_home=True), description)
             if self._stayed_before not in (None, moves.stayed_at(vm.root.user)):
                 raise FlexdiskError("Changed", f"VM {vm.label}: this move was given up, and another one has begun")
-            _check_sent(vm, transfer, move)
+            _check_sent(vm, transfer, move, _has_memory(host, vm))
             if uefi.digest(description.variables) != variables:
                 text = f"{move.host} does not have the UEFI variables that it has now"
                 raise FlexdiskError("Changed", f"VM {vm.label}: {text}")
@@ -364,6 +492,7 @@ class MoveSource:
         replicas_to_be = [disk for disk in by_uuid.values() if disk.volume.user.get(ROLE) == disk.uuid]
         if not replicas_to_be:
             return
+        drop_seals(self._zfs, self._copies, [disk.volume.name for disk in replicas_to_be])
         self._hold([s.name for disk in replicas_to_be for s in _sent(disk)[-1:]])
         for place in {replicas_container(disk.volume.pool) for disk in replicas_to_be} - host.datasets.keys():
             self._zfs.create_container(place, readonly="on")
@@ -381,9 +510,16 @@ class MoveSource:
     # -- tidy
 
     def tidy(self, uuid: str) -> bool:
-        """Destroy older sets of snapshots on the replicas of a VM that has left. Return whether there were any."""
+        """Destroy what is of no use any more once a VM is on its target. Return whether there was anything.
+
+        This is the memory of its guest, and older sets of snapshots on its replicas.
+        """
         tops = self._copies.tops(("guid",))
         gone = False
+        for place in [name for name in tops if moves.is_place(name) and last_part(name) == uuid]:
+            known = self._zfs.exists(memory_below(place))
+            self.memory_left = drop_memory(self._zfs, self._copies, place)
+            gone = known and not self.memory_left
         for one in stored_replicas(self._copies, [name for name in tops if name == container(pool_of(name))]):
             if one.vm == uuid:
                 pools = (one.replica.home, int(tops[pool_of(one.replica.dataset)]["guid"][0]))
@@ -432,6 +568,37 @@ class MoveSource:
         if isinstance(vm, Problem):
             raise FlexdiskError(vm.code, vm.message)
         return host, vm
+
+
+def memory_to_send(
+    hypervisor: Hypervisor, copies: Copies, host: Host, vm: Vm
+) -> t.Tuple[t.Optional[_Dict], t.List[Problem]]:
+    """Return what the target must know of the memory of a running guest, and why it cannot be saved. Read only."""
+    memory = whole_vms(hypervisor).guest_memory
+    if memory is None:
+        text = f"{hypervisor.capabilities.name} cannot save the memory of a guest, so it moves only stopped"
+        return None, [Problem("NotSupported", f"{text} (flexdisk_move_how=stopped)", vm.label)]
+    traveller = {**memory.traveller(vm.config.uuid), "encrypted": is_encrypted(host, vm.config.pool), "saved": False}
+    problems = [
+        Problem("NotSupported", f"its memory cannot go with it: {text}", vm.label)
+        for text in memory.refuses(vm.config.uuid)
+    ]
+    for disk in vm.disks:
+        if disk.type == FILE:
+            text = "its disk is a file, and only volumes can be kept as they are while the memory is saved"
+            problems.append(Problem("NotSupported", text, vm.label, disk.label))
+    stays = why_memory_stays(copies, host.datasets, f"{moves_container(vm.config.pool)}/{vm.config.uuid}")
+    problems += [Problem("InUse", stays, vm.label)] if stays else []
+    needs, free = size_with_devices(traveller["memory"]), host.available(vm.config.pool)
+    if needs > free:
+        text = "its memory takes up to %s in pool " + vm.config.pool + ", which has %s free"
+        problems.append(Problem("InsufficientSpace", text % render_apart(needs, free), vm.label))
+    return traveller, problems
+
+
+def _has_memory(host: Host, vm: Vm) -> bool:
+    """Return whether memory of the guest was saved, or a run has begun to save it."""
+    return moves.memory_is_there(host.datasets, memory_dataset(vm.config.pool, vm.config.uuid))
 
 
 class EndOfVm(Task):
@@ -556,8 +723,13 @@ def _seen_elsewhere(vm: Vm, target: str, seen: _Seen) -> t.List[Problem]:
     return [Problem("InUse", reason, vm.label)] if reason else []
 
 
-def _check_sent(vm: Vm, transfer: VmTransfer, move: Move) -> None:
-    """Raise FlexdiskError unless the target has exactly these disks, all by the same set of snapshots."""
+def _check_sent(vm: Vm, transfer: VmTransfer, move: Move, memory: bool) -> None:
+    """Raise FlexdiskError unless the target has exactly these disks, all by the same set of snapshots.
+
+    memory: that of the guest is saved, so the target must have it as well.
+    """
+    if memory != (transfer.memory is not None):
+        raise FlexdiskError("Changed", f"VM {vm.label}: its saved memory is not what was sent to {move.host}")
     known = {disk.uuid: disk.snapshots for disk in transfer.disks}
     newest = {disk.uuid: _sent(disk)[-1] for disk in _travelling(vm)}
     same = all(one.guid in known.get(uuid, ()) and _short(one) == transfer.set for uuid, one in newest.items())

@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import typing as t
 
+from ...model.dataset import Dataset
 from ...model.errors import FlexdiskError
-from ...rules.moves import MOVE_PROPERTY, is_place
+from ...rules import saved_memory
+from ...rules.layout import last_part, memory_below
+from ...rules.moves import MEMORY_ENDED, MEMORY_PROPERTY, MOVE_PROPERTY, is_place, memory_is_there
 from ...zfs.commands import Zfs
 from ...zfs.copies import Copies
 from ...zfs.errors import ZfsError
@@ -43,14 +46,56 @@ def drop_own_copy(zfs: Zfs, copies: Copies, name: str, guid: int) -> None:
                 raise
 
 
-def drop_move_entry(zfs: Zfs, copies: Copies, place: str, guid: int) -> None:
-    """Remove the entry of a move. If others hold a snapshot of its dataset, the dataset stays, without the entry."""
-    if not is_place(place):
-        raise ValueError(f"{place} is no place of a move")
+def clear_memory(zfs: Zfs, copies: Copies, place: str) -> None:
+    """Destroy the saved memory of a guest, if there is any. place: the dataset of its move. Raises ZfsError.
+
+    The guest runs, or somebody has given its memory up, or another host has it.
+    """
+    name = memory_below(place)
+    if zfs.exists(name):
+        guid = int(copies.table([name], ("guid",), "filesystem", depth=0)[name]["guid"][0])
+        drop_own_copy(zfs, copies, name, guid)
+    zfs.files.remove_folder(saved_memory.folder(last_part(place)))  # a run that was killed may have left it
+
+
+def drop_memory(zfs: Zfs, copies: Copies, place: str) -> str:
+    """As clear_memory(). If others keep it, write down that it has ended, and return why: no move waits for them."""
     try:
-        drop_own_copy(zfs, copies, place, guid)
+        clear_memory(zfs, copies, place)
     except ZfsError as exc:
         if exc.code not in _CANNOT_DESTROY:
+            raise
+        zfs.set_facts(memory_below(place), {MEMORY_PROPERTY: MEMORY_ENDED})
+        return f"{memory_below(place)} has the memory of a guest, is of no use any more, and stays: {exc.message}"
+    return ""
+
+
+def why_memory_stays(copies: Copies, datasets: t.Mapping[str, Dataset], place: str) -> str:
+    """Return why memory that has ended cannot be destroyed, as far as that shows; "" if it can. Read only.
+
+    datasets: all that there are.
+    """
+    name = memory_below(place)
+    if name not in datasets or memory_is_there(datasets, name):
+        return ""
+    table = copies.table([name], ("userrefs",), "snapshot")
+    held = [snapshot for snapshot, row in table.items() if row["userrefs"][0] not in ("0", "-")]
+    text = "the memory of an earlier move is still there, because others hold"
+    return f"{text} {', '.join(held)}; zfs release frees it" if held else ""
+
+
+def drop_move_entry(zfs: Zfs, copies: Copies, place: str, guid: int) -> None:
+    """Remove the entry of a move, and the saved memory of the guest, which is of no use any more.
+
+    If others hold a snapshot of the dataset of the entry, or of the memory, that stays, without the entry.
+    """
+    if not is_place(place):
+        raise ValueError(f"{place} is no place of a move")
+    drop_memory(zfs, copies, place)
+    try:
+        drop_own_copy(zfs, copies, place, guid)
+    except FlexdiskError as exc:
+        if exc.code not in (*_CANNOT_DESTROY, "InUse"):
             raise
         zfs.set_facts(place, {MOVE_PROPERTY: ""})
 

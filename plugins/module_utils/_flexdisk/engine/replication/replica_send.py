@@ -21,14 +21,17 @@ from ...hypervisor import whole_files
 from ...hypervisor.protocol import Hypervisor
 from ...model.command import Carrier
 from ...model.errors import FlexdiskError, Problem
+from ...model.sizes import MIB
 from ...model.vm import Vm
 from ...rules.failover import RIVALS_PROPERTY, encode_rivals, rivals_of
 from ...rules.identity import PREFIX, render_time
 from ...rules.inventory import Host
-from ...rules.layout import replicas_container
+from ...rules.layout import memory_dataset, replicas_container
+from ...rules.moves import memory_is_there
 from ...rules.power import NOT_HOME, why_home_unknown
 from ...rules.replicas import REPLICAS_PROPERTY, Note, decode_notes, encode_notes, short_peer
 from ...rules.retention import Keep, RetainCounts, decode_keep
+from ...rules.saved_memory import key_name
 from ...rules.space import sync_needs
 from ...zfs import exact
 from ...zfs.commands import Zfs
@@ -215,16 +218,19 @@ class Sender:
                 failures.append(f"{known.full_label}: {exc.message} [{exc.code}]")
         return done, failures
 
-    def announce(self, planned: SyncPlan) -> t.List[VmTransfer]:
+    def announce(self, planned: SyncPlan, suspends: bool = False) -> t.List[VmTransfer]:
         """Reserve space for the last set of VMs that are about to stop, and make the keys for its transfer.
 
-        planned: with fresh=True. Raises FlexdiskError Changed if replicas are not as a sync leaves them.
+        planned: with fresh=True. suspends: the memory of guests that run is to be sent, too. What was saved is sent in
+        any case. Raises FlexdiskError Changed if replicas are not as a sync leaves them.
         """
         for known in planned.transfers:
             last.check(known)
         for vm, planning in zip(planned.vms, planned.syncs):
             self._make_room(vm, planning, t.cast(Host, planned.host))
-        return [self._with_keys(known, known.uuid) for known in planned.transfers]
+        pairs = zip(planned.vms, planned.transfers)
+        transfers = [_with_memory(known, vm, t.cast(Host, planned.host), suspends) for vm, known in pairs]
+        return [self._with_keys(known, known.uuid) for known in transfers]
 
     def _make_room(self, vm: Vm, planning: sync.VmSync, host: Host) -> None:
         """Destroy sets that were never sent completely, and give the VM space for the next one."""
@@ -251,9 +257,11 @@ class Sender:
     def _with_keys(self, vm: VmTransfer, *more: str) -> VmTransfer:
         """Return the transfer with new keys for the disks that have something to send. more: names of further keys."""
         wanted = [*(disk.uuid for disk in vm.disks if disk.sent), *more]
+        wanted += [key_name(vm.uuid)] if vm.memory is not None else []
         new_keys = keys.make_keys(self.runner, vm.uuid, wanted) if wanted else {}
         disks = tuple(replace(disk, key=new_keys.get(disk.uuid, "")) for disk in vm.disks)
-        return replace(vm, disks=disks, asks=new_keys.get(vm.uuid, ""))
+        memory = vm.memory and replace(vm.memory, key=new_keys[key_name(vm.uuid)])
+        return replace(vm, disks=disks, memory=memory, asks=new_keys.get(vm.uuid, ""))
 
     def _take_snapshots(self, planning: sync.VmSync, vm: VmTransfer, peer: str) -> t.Dict[str, t.Tuple[int, int]]:
         """Take the snapshots. Return guid and createtxg of each by name."""
@@ -306,10 +314,12 @@ class Sender:
         folder = keys.keys_folder(vm.uuid)
         path = os.path.join(folder, keys.KNOWN_HOSTS)
         whole_files.replace(path, trust.known_hosts(address, known).encode(), durable=False)
-        for disk in vm.disks:
+        every = [(disk, disk.uuid) for disk in vm.disks]
+        every += [(vm.memory, key_name(vm.uuid))] if vm.memory is not None else []
+        for disk, key in every:
             for stream in disk.sent:
                 progress.now(vm.label, disk.name or disk.uuid, "sending")
-                self._carry(disk, stream, trust.ssh(address, os.path.join(folder, disk.uuid), path), progress)
+                self._carry(disk, stream, trust.ssh(address, os.path.join(folder, key), path), progress)
 
     def _check_snapshots(self, vm: VmTransfer) -> None:
         """Raise FlexdiskError Changed unless the snapshots have the planned guids."""
@@ -455,6 +465,17 @@ class Sender:
         return EndedSync(
             [vm.config.uuid for vm in view.vms], sorted(homes), destroyed, had_notes, [], with_failover, names
         )
+
+
+def _with_memory(known: VmTransfer, vm: Vm, host: Host, suspends: bool) -> VmTransfer:
+    """Return the transfer with the memory of the guest, if that is saved or about to be. It is not sent raw: what
+    arrives is encrypted as the pool there is.
+    """
+    name = memory_dataset(vm.config.pool, known.uuid)
+    if not memory_is_there(host.datasets, name) and not (suspends and vm.config.state == "running"):
+        return known
+    size = vm.config.memory * MIB
+    return replace(known, memory=DiskTransfer(known.uuid, "memory", name, "filesystem", 0, 0, sends=size))
 
 
 def _stay_here(vm: VmTransfer, points: t.Mapping[str, t.Tuple[Point, ...]]) -> t.Set[str]:

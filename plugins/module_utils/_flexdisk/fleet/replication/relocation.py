@@ -33,6 +33,7 @@ class Relocation:
     authorized_keys: t.Optional[str] = None
     """Of the target."""
     stop_timeout: int = 180
+    allow_memory_loss: bool = False
 
     @property
     def lock_timeout(self) -> int:
@@ -126,6 +127,7 @@ def _arrive(wanted: Relocation, run: Run, source: str, looks: _Seen) -> PlayPart
     arguments = _step("arrive", target, looks[target].result["move"]["vm"])
     arguments.update(peer_name=source, peers=_others(looks, target), unasked=wanted.unasked)
     arguments.update(authorized_keys=wanted.authorized_keys, lock_timeout=wanted.lock_timeout)
+    arguments.update(allow_memory_loss=wanted.allow_memory_loss)
     yield Call("End a move on its target, if the host that the VM has left cannot be asked", target, "move", arguments)
     text = (
         f"{wanted.vm} {'would arrive' if run.check else 'is'} on {target}; {source}, which it has left, was not asked"
