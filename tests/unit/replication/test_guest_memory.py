@@ -117,9 +117,17 @@ class Pair:
         """The VM arrives, or stays."""
         there = self.memory(self.here, ARRIVAL if self.left else GIVEN_UP)
         if self.left and self.here.has(STATE) and self.journal() == "-":
-            self.here.quietly(lambda: there.arrived("zones", [f"zones/{VM}/disk{n}" for n in range(2)]))
+            self.here.quietly(lambda: self.arrived(there))
         there.run(give_up)
         return there
+
+    def arrived(self, there: MovedMemory) -> None:
+        """Replicas become disks: snapshots of the set become bookmarks."""
+        guids, name = {}, SET % 99
+        for disk in (f"zones/{VM}/disk{n}" for n in range(2)):
+            guids[disk] = int(self.here.ok("zfs", "get", "-Hpo", "value", "guid", f"{disk}@{name}"))
+            self.here.ok("zfs", "bookmark", f"{disk}@{name}", f"{disk}#{name}")
+        there.arrived("zones", guids, name)
 
     def ends(self) -> None:
         """The guest runs where it shall, has all its records, writes more, and nothing of its memory is left."""

@@ -23,11 +23,13 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engi
     FailoverReturn,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.host.observe import observe
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.modules.vm_info import info
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.replication import records
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.calls import Stopped
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.claims import read_claims
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import saved_memory
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import saved_memory, verify
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.half_done import AtWork, half_done
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.layout import memory_dataset
 
 from .controller import Controller
@@ -548,7 +550,7 @@ def _word(host: Any) -> str:
     return journal.word if journal else ""
 
 
-def _killed_when(move: Move, condition: Callable[[], bool]) -> None:
+def _killed_when(move: Move, condition: Callable[[], bool], **more: Any) -> None:
     """The run dies at the first command after which this is true."""
     asked: list[bool] = []
 
@@ -563,7 +565,7 @@ def _killed_when(move: Move, condition: Callable[[], bool]) -> None:
 
     move.world.guard = guard
     with pytest.raises(Killed):
-        move.moves()
+        move.moves(**more)
     move.world.guard = move.check
 
 
@@ -810,3 +812,179 @@ def test_disks_that_were_changed_and_closed_again(make):
     move.moves(allow_memory_loss=True)
     assert move.restored == []
     move.ends(move.world.peer)
+
+
+# -- what an operator is told again, or before
+
+
+def test_memory_that_was_given_up_is_told_after_a_kill(make):
+    """The run gives it up by the word, on the host that the VM leaves, and dies before anybody could read that."""
+    reason = "its disks were made writable or changed"
+    for then, condition in itertools.product(
+        ("moved", "stays"),
+        (
+            lambda home: not home.has(MEMORY),
+            lambda home: not home.has(MEMORY) and not home.has(f"zones/{VM}/disk0"),
+        ),
+    ):
+        move = make()
+        home = move.world.home
+        _killed_with(move, "home", "saved")
+        home.ok("zfs", "inherit", "readonly", f"zones/{VM}/disk0")
+        _killed_when(move, lambda home=home, condition=condition: condition(home), allow_memory_loss=True)
+        left = VM not in home.domains.configs or not home.has(f"zones/{VM}/disk0")
+        if then == "stays" and left:
+            continue
+        ended = move.does(state=then)
+        assert then == "stays" or ended["memory"] == "lost"
+        assert f"memory lost, so it has booted: {reason}" in move.controller.messages[-1], then
+        assert (move.boots, move.restored) == (1, [])
+        move.ends(home if then == "stays" else move.world.peer)
+
+
+def test_memory_that_came_is_told_after_a_kill_right_before_the_end(make):
+    """The guest goes on, its memory is gone there, and only the entry of the move is left."""
+    move = make()
+    peer = move.world.peer
+    _killed_when(move, lambda: VM in peer.domains.lives and not peer.has(MEMORY))
+    assert move.moves()["memory"] == "restored"
+    assert (move.boots, len(move.restored)) == (0, 1)
+    move.ends(peer)
+
+
+@pytest.mark.parametrize("what", ["memory", "disk"])
+def test_memory_without_the_snapshots_of_its_disks_needs_a_word(make, what):
+    """Somebody has destroyed the snapshot of the last set there. Nothing proves any more that they belong together."""
+    move = make()
+    peer = move.world.peer
+    _killed_when(move, lambda: not move.world.home.has(f"zones/{VM}") and VM not in move.world.home.domains.configs)
+    place = MEMORY if what == "memory" else "zones/flexdisk/replica"
+    names = peer.ok("zfs", "list", "-Ho", "name", "-t", "snapshot", "-s", "createtxg", "-r", place).split()
+    held = peer.node.run(["zfs", "holds", "-H", names[-1]])[1].split()
+    for tag in held[1:2]:
+        peer.ok("zfs", "release", tag, names[-1])
+    peer.ok("zfs", "destroy", names[-1])
+    refused = _both(move)
+    assert "not of one set" in refused
+    assert "flexdisk_allow_memory_loss=true" in refused
+    assert peer.has(MEMORY)
+    ended = move.moves(allow_memory_loss=True)
+    assert ended["memory"] == "lost"
+    assert "not of one set" in move.controller.messages[-1]
+    assert (move.boots, move.restored) == (1, [])
+    move.ends(peer)
+
+
+def test_disks_that_were_changed_and_closed_again_there(make):
+    """The target has no room for a seal. There, the bookmarks of the set that came tell, whatever the figures say."""
+    move = make()
+    peer = move.world.peer
+    _killed_when(move, lambda: _word(peer) == "saved" and len(peer.disks(VM)) == 2)
+    disks = [disk["dataset"] for disk in peer.disks(VM)]
+    peer.ok("zfs", "inherit", "readonly", *disks)
+    peer.quietly(lambda: peer.domains.boot(VM))
+    move.writes()
+    peer.domains.halt(VM)
+    peer.ok("zfs", "set", "readonly=on", *disks)
+    assert "changed since its memory was saved" in _both(move)
+    assert move.moves(allow_memory_loss=True)["memory"] == "lost"
+    assert move.restored == []
+    move.ends(peer)
+
+
+def test_a_seal_that_somebody_has_destroyed_is_named(make):
+    """Without its snapshots, nothing proves what was written since. They are named as what is missing."""
+    move = make()
+    home = move.world.home
+    _killed_with(move, "home", "saved")
+    for name in home.ok("zfs", "list", "-Ho", "name", "-t", "snapshot", "-r", f"zones/{VM}").split():
+        if saved_memory.is_seal(name.partition("@")[2]):
+            home.ok("zfs", "destroy", name)
+    for state in ("moved", "stays"):
+        assert "the snapshots that prove that nothing was written since its memory was saved are gone" in _both(
+            move, state=state
+        )
+    move.stays(allow_memory_loss=True)
+    assert (move.boots, move.restored) == (1, [])
+    move.ends(home)
+
+
+@pytest.mark.parametrize("which", ["home", "peer"])
+def test_a_busy_memory_is_foreseen(make, which):
+    """A program works in the file system of the memory. The move ends; the next one is refused in check mode, too."""
+    move = make()
+    host = getattr(move.world, which)
+    host.node.pools.faults[f"busy:{MEMORY}"] = 99
+    assert move.moves()["memory"] == "restored"
+    assert host.ok("zfs", "get", "-Ho", "value", "flexdisk:memory", MEMORY) == "ended"
+    swap(move.world)
+    host.files.users_of[saved_memory.folder(VM)] = ["bash (4711)"]
+    text = f"bash (4711) has {saved_memory.folder(VM)} open; end that program"
+    assert text in _both(move)
+    assert "pause" not in [name for name, _arguments in move.world.home.domains.calls]
+    host.files.users_of.clear()
+    host.node.pools.faults.clear()
+    assert move.moves()["memory"] == "restored"
+    move.ends(move.world.peer)
+
+
+@pytest.mark.parametrize("then", ["moved", "stays", "by hand"])
+def test_a_guest_is_never_left_paused_without_a_word(make, then):
+    """The run dies between the pause and the save: whoever looks is told, and both commands end it."""
+    move = make()
+    home = move.world.home
+    _killed_when(move, lambda: home.domains.states.get(VM) == "paused" and not home.domains.is_saving(VM))
+    host = home.quietly(lambda: observe(home.zfs(), home.driver(), all_pools=True))
+    (found,) = [one for one in verify.findings(host, 0, 30, 7) if one.kind == "guest_paused"]
+    assert (found.vm, found.severity) == (VM, "error")
+    assert "flexdisk_target=hv02 goes on, and flexdisk_move_state=stays lets the guest go on here" in found.message
+    (half,) = [one for one in half_done(host, [], [], [], AtWork(False, ())) if one.kind == "leaves"]
+    assert "its guest stands still" in half.text
+    told = home.quietly(lambda: info(home.zfs(), home.driver(), None, None, False))
+    assert any("stands still" in text for text in told.warnings)
+    if then == "by hand":
+        home.domains.resume(VM)
+        assert not [one for one in findings(move.world) if one == "guest_paused"]
+        move.writes()
+    ended = move.does(state="stays" if then == "stays" else "moved")
+    assert then == "stays" or ended["memory"] == "restored"
+    assert move.boots == 0
+    move.ends(home if then == "stays" else move.world.peer)
+
+
+def test_a_guest_that_is_left_paused_there(make):
+    """It is restored, and the run dies before it goes on."""
+    move = make()
+    peer = move.world.peer
+    _killed_when(move, lambda: _word(peer) == "restored" and peer.domains.states.get(VM) == "paused")
+    host = peer.quietly(lambda: observe(peer.zfs(), peer.driver(), all_pools=True))
+    (found,) = [one for one in verify.findings(host, 0, 30, 7) if one.kind == "guest_paused"]
+    assert "the playbook move_vm, from hv01 to this host, goes on" in found.message
+    assert move.moves()["memory"] == "restored"
+    assert move.boots == 0
+    move.ends(peer)
+
+
+def test_an_old_pool_tells_only_figures(make):
+    """Without the feature bookmark_written, ZFS does not say what was written since a bookmark: no move waits for it."""
+    move = make()
+    peer = move.world.peer
+    real = peer.node.run
+
+    def runs(argv: list[str], stdin: Any = "") -> Any:
+        rc, out, err = real(argv, stdin)
+        return rc, re.sub(r"(\twritten#\S+)\t\S+\t", r"\1\t-\t", out) if isinstance(out, str) else out, err
+
+    peer.node.run = runs
+    assert move.moves()["memory"] == "restored"
+    del peer.node.run
+    move.ends(peer)
+
+
+def test_check_mode_predicts_each_refusal(make):
+    """After a kill anywhere: what check mode does not refuse, is not refused."""
+    for number, after in _points(make, Move.moves)[:: 3 * EVERY + 2]:
+        move = make()
+        _killed(move, number, after, move.moves)
+        assert not _both(move), (number, after)
+        move.ends(move.world.peer)

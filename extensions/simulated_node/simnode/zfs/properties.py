@@ -120,6 +120,8 @@ _ALIASES = {
     "fslimit": "filesystem_limit", "sslimit": "snapshot_limit", "refratio": "refcompressratio", "encroot":
     "encryptionroot",
 }  # fmt: skip
+SINCE_BOOKMARK = "written#"
+"""Followed by the short name of a bookmark, a property that only `zfs get` of OpenZFS prints."""
 SPACE_COLUMNS = "name,available,used,usedbysnapshots,usedbydataset,usedbyrefreservation,usedbychildren"
 
 
@@ -135,7 +137,7 @@ def native(name: str) -> Prop:
 
 def known(name: str) -> str:
     """Return the full name of a property. Raises KeyError if there is no such property."""
-    return name if is_user(name) else native(name).name
+    return name if is_user(name) or name.startswith(SINCE_BOOKMARK) else native(name).name
 
 
 def check(name: str, value: str, kind: str, creating: bool) -> Tuple[str, Any]:

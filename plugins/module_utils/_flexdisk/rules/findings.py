@@ -267,6 +267,11 @@ KINDS: t.Dict[str, Kind] = {
         "The record of a move or failover cannot be read, so tasks treat the VM as if it did not move. Find out which "
         "host has the VM.",
     ),
+    "guest_paused": Kind(
+        "error",
+        "A move with the memory of a guest was interrupted, and the guest stands still. It loses nothing, and answers "
+        "nobody, until the move goes on or is given up.",
+    ),
     "intent": Kind(
         "warning",
         "A run on this host was interrupted. The next task that names the VM finishes it.",

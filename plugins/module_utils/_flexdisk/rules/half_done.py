@@ -25,6 +25,7 @@ from .layout import (
 )
 from .lease import lease_property
 from .moves import COMING, LEAVING, MOVE_PROPERTY, Move, has_memory, unreadable
+from .paused_guests import paused_guests
 from .power import why_home_unknown
 from .replicas import HOST, OF_VM, ROLE, is_synced
 from .restore import RESTORED, decode_origin
@@ -184,6 +185,8 @@ def _move(host: Host, move: Move, at_work: AtWork) -> HalfDone:
         kind, text = COMES, f"it is about to come from {move.host}"
     if has_memory(move, host.datasets, host.geometry):
         text += "; the memory of its guest is saved here, and its disks may be read-only until that is restored"
+    if move.vm in paused_guests(host):
+        text += "; its guest stands still until then"
     return HalfDone(kind, text, move.vm, move.alias, move.since, move.host, works=move.vm in at_work.transfers)
 
 

@@ -22,6 +22,7 @@ from .replicas import is_host
 MOVE_PROPERTY = "move"
 MEMORY_PROPERTY = "memory"
 """Of the dataset with the saved memory of a guest: how far that has come (saved_memory.py), or MEMORY_ENDED."""
+RESTORED = "restored"
 MEMORY_ENDED = "ended"
 """The file is of no use any more, but others keep its file system from being destroyed."""
 STAYED_PROPERTY = "stayed"
@@ -58,11 +59,18 @@ class Move(t.NamedTuple):
     taken: bool = False
     # The VM had left its former host when it began to come here.
     has_left: bool = False
+    # What is said of the memory of its guest when the VM is there: RESTORED, or why it is lost; "" if none goes with it.
+    memory_end: str = ""
 
     @property
     def label(self) -> str:
         """What messages call the VM."""
         return self.alias or self.vm
+
+    @property
+    def memory_lost(self) -> str:
+        """Why the VM goes on without the memory that was saved, "" if it does not."""
+        return "" if self.memory_end == RESTORED else self.memory_end
 
 
 def result(move: Move, memory: bool) -> t.Dict[str, t.Any]:
@@ -82,8 +90,12 @@ def memory_is_there(datasets: t.Mapping[str, Dataset], name: str) -> bool:
 
 
 def encode(move: Move) -> str:
-    """Return the value of MOVE_PROPERTY in the bytes of earlier releases, which property_text.py would change."""
-    return json.dumps(move._asdict(), separators=(",", ":"), sort_keys=True)
+    """Return the value of MOVE_PROPERTY in the bytes of earlier releases, which property_text.py would change.
+
+    These know no memory_end.
+    """
+    fields = {key: value for key, value in move._asdict().items() if value or key != "memory_end"}
+    return json.dumps(fields, separators=(",", ":"), sort_keys=True)
 
 
 def decode_at(name: str, text: str) -> t.Optional[Move]:
@@ -119,6 +131,7 @@ def _valid(move: Move) -> bool:
                 move.was,
                 move.back_to,
                 move.asks,
+                move.memory_end,
             )
         )
         and identity.is_uuid(move.vm)

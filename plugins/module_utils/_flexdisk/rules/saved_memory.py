@@ -14,7 +14,8 @@ running     the guest has gone on
 lost        the VM is started without the memory
 
 The file is new, and was begun after the disks had become read-only and a snapshot of them was taken, the seal. So as
-long as nothing was written since that snapshot, the file belongs to the disks, whoever was killed meanwhile.
+long as nothing was written since that snapshot, the file belongs to the disks, whoever was killed meanwhile. On the
+host that it comes to, the disks have no room for a snapshot, and the bookmarks of the set that came are the seal.
 """
 
 from __future__ import annotations
@@ -67,9 +68,12 @@ class Journal(t.NamedTuple):
     vm: str
     """The UUID of the VM."""
     seal: str = ""
-    """The guids of the snapshots of its disks from right before the save, on the host that it leaves."""
+    """The guids of the snapshots of its disks from right before the save. On the host that it comes to, of the set that
+    it has come with."""
     figures: str = ""
-    """What ZFS shows of its disks as long as nobody writes to them, where it comes without these snapshots."""
+    """What ZFS shows of its disks as long as nobody writes to them, on the host that it comes to."""
+    set: str = ""
+    """The name of that set. Its snapshots become bookmarks there."""
 
 
 class Guest(t.NamedTuple):
@@ -134,13 +138,13 @@ def advance(journal: Journal, word: str) -> Journal:
     return journal._replace(word=word)
 
 
-def is_of_set(memory: t.Sequence[str], disks: t.Iterable[t.Sequence[str]]) -> bool:
-    """Whether a memory that has come belongs to the replicas that have come: the newest sets of all are the same one.
+def common_set(memory: t.Sequence[str], disks: t.Iterable[t.Sequence[str]]) -> str:
+    """Return the newest set of a memory that has come, if it is the newest one of all replicas that have come, else "".
 
-    memory and disks: the short names of the snapshots of each, the oldest first.
+    Only then they belong together. memory and disks: the short names of the snapshots of each, the oldest first.
     """
     newest = [next(filter(is_synced, reversed(names)), "") for names in (memory, *disks)]
-    return newest[0] != "" and len({*newest}) == 1
+    return newest[0] if len({*newest}) == 1 else ""
 
 
 def read_traveller(given: t.Any) -> t.Dict[str, t.Any]:

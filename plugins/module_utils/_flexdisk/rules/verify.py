@@ -15,6 +15,7 @@ from .verify_detached import detached
 from .verify_facts import Facts, Findings
 from .verify_host import (
     duplicate_uuids,
+    guests_left_paused,
     interrupted_imports,
     unfinished_vms,
     unknown_volumes,
@@ -50,6 +51,7 @@ _OF_THE_HOST: t.Tuple[t.Callable[[Facts], Findings], ...] = (
     unknown_volumes,
     interrupted_imports,
     unreadable_moves,
+    guests_left_paused,
     interrupted_runs,
     index_of_runs,
 )

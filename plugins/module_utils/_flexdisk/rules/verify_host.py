@@ -10,6 +10,7 @@ from . import identity, moves
 from .findings import Finding
 from .inventory import unlinked_reason
 from .layout import container, diverged_container, is_below, last_part, replicas_container, restoring_container
+from .paused_guests import paused_guests
 from .replicas import DIVERGED, ROLE
 from .unfinished import is_unfinished, reason
 from .verify_facts import Facts, Findings
@@ -73,6 +74,15 @@ def unreadable_moves(facts: Facts) -> Findings:
         record = f"{identity.PREFIX}{moves.MOVE_PROPERTY} of {name}"
         message = f"{record}, the record of a move of VM {vm}, cannot be read; find out which host has the VM"
         yield Finding("move_unreadable", message, vm, facts.alias(vm), volume=name)
+
+
+def guests_left_paused(facts: Facts) -> Findings:
+    """Yield the guests that stand still because of their move."""
+    known = paused_guests(facts.host)
+    for vm in facts.host.vms:
+        if vm.config.uuid in known:
+            text = f"{vm.label}: {known[vm.config.uuid]}"
+            yield Finding("guest_paused", text, vm.config.uuid, vm.config.alias, volume=vm.root.name)
 
 
 def interrupted_imports(facts: Facts) -> Findings:

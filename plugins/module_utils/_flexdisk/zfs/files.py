@@ -17,6 +17,7 @@ from .errors import ZfsError
 PIECE = 4 << 20
 MOUNTS = "/proc/self/mounts"
 DEVICES = "/dev/"
+PROCESSES = "/proc"
 _BLKROGET = 0x125E  # linux/fs.h: _IO(0x12, 94)
 _ESCAPED = re.compile(r"\\([0-7]{3})")
 _Progress = t.Callable[[int], None]
@@ -77,10 +78,39 @@ class Files:
         with _opened(device, os.O_RDONLY) as handle:
             return any(fcntl.ioctl(handle, _BLKROGET, bytes(4)))
 
+    def users(self, folder: str) -> t.List[str]:
+        """Return the processes that keep the file system of a folder mounted, each with its name."""
+        device = os.stat(folder).st_dev
+        return [f"{_name(process)} ({process})" for process in _processes() if _uses(process, device)]
+
     def remove_folder(self, folder: str) -> None:
         """Remove a folder if it is empty and nothing is mounted on it."""
         with contextlib.suppress(OSError):
             os.rmdir(folder)
+
+
+def _processes() -> t.List[str]:
+    return sorted(filter(str.isdecimal, os.listdir(PROCESSES)), key=int)
+
+
+def _name(process: str) -> str:
+    with contextlib.suppress(OSError), open(f"{PROCESSES}/{process}/comm", encoding="utf-8", errors="replace") as file:
+        return file.read().strip()
+    return "?"
+
+
+def _uses(process: str, device: int) -> bool:
+    """Whether a process has its place, or something open or mapped, on a device. One that has ended uses nothing."""
+    links = [f"{PROCESSES}/{process}/{name}" for name in ("cwd", "root")]
+    for name in ("fd", "map_files"):
+        folder = f"{PROCESSES}/{process}/{name}"
+        with contextlib.suppress(OSError):
+            links += [f"{folder}/{entry}" for entry in os.listdir(folder)]
+    for link in links:
+        with contextlib.suppress(OSError):
+            if os.stat(link).st_dev == device:
+                return True
+    return False
 
 
 def _mounted(lines: t.Iterable[t.Sequence[str]], folder: str, name: str) -> bool:

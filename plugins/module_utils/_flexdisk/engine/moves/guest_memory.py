@@ -22,7 +22,7 @@ from ...model.vm import FILE, Vm
 from ...rules import saved_memory as rules
 from ...rules.inventory import Host
 from ...rules.layout import container, memory_dataset, moves_container
-from ...rules.moves import MEMORY_PROPERTY, memory_is_there
+from ...rules.moves import MEMORY_PROPERTY, MOVE_PROPERTY, RESTORED, decode_at, memory_is_there
 from ...rules.power import check_start
 from ...rules.replicas import empty_size, is_changed
 from ...rules.saved_memory import SAVED, SAVING, Guest, Journal
@@ -34,6 +34,7 @@ from ..host import progress
 from ..host.observe import observe
 from ..replication.own_copies import clear_memory, drop_memory
 from ..steps import power
+from .move_marks import rewrite_move
 
 _FILE = "memory"
 # Beside the memory of the guest: its devices, such as the memory of graphics.
@@ -45,6 +46,7 @@ _MEMORY_LOST = "MemoryLost"
 _BY_HAND = "it was started by hand since its memory was saved"
 _NOTHING = "nothing of its memory was saved, because its guest had ended before"
 _CHANGED = "its disks were made writable or changed since its memory was saved"
+_UNSEALED = "the snapshots that prove that nothing was written since its memory was saved are gone"
 MEMORY_GONE = "its saved memory is gone"
 _ELSEWHERE = "its memory was saved by hand, into another file"
 _BOOTED = "a run that was interrupted had started it without its memory"
@@ -119,16 +121,16 @@ class MovedMemory:
             elif action == rules.STAYS:
                 raise self._stays(vm)
             elif action == rules.FORGET or give_up:
-                self.lost = self._why_lost(journal, guest)
-                self.drop(vm)
+                self.lose(vm, self._why_lost(vm, journal, guest))
             else:
-                raise self._refusal(vm, self._why_lost(journal, guest))
+                raise memory_refusal(vm.label, self._why_lost(vm, journal, guest))
         raise self._not_ready(vm)
 
     def _save(self, vm: Vm, guest: Guest) -> None:
         """Let the guest stand still, close its disks, and save it into a new file."""
         name = memory_dataset(vm.config.pool, self._uuid)
-        clear_memory(self._zfs, self._copies, f"{moves_container(vm.config.pool)}/{self._uuid}")
+        clear_memory(self._zfs, self._copies, self._place(vm))
+        self._note_end(vm, "")
         size = size_with_devices(self._memory.traveller(self._uuid)["memory"])
         options = {**rules.properties(self._uuid), "refreservation": str(size)}
         self._zfs.create_filesystem(name, options, {MEMORY_PROPERTY: rules.encode(Journal(SAVING, self._uuid))})
@@ -163,10 +165,9 @@ class MovedMemory:
         self._mount(vm)
         reason = self._why_not_restored(vm)
         if reason and not give_up:
-            raise self._refusal(vm, reason)
+            raise memory_refusal(vm.label, reason)
         if reason:
-            self.lost = reason
-            self.drop(vm)
+            self.lose(vm, reason)
             return
         self._zfs.set(memory_dataset(vm.config.pool, self._uuid), refreservation="none")
         if self._is_guarded(vm, journal):  # by figures that have all that was written before the last command
@@ -174,10 +175,13 @@ class MovedMemory:
 
     # -- the host where the guest goes on
 
-    def arrived(self, pool: str, replicas: t.Sequence[str]) -> None:
-        """Write down that the file and the disks have come to this pool as they were saved. replicas: the disks."""
-        text = rules.encode(Journal(SAVED, self._uuid, figures=self._figures(replicas)))
-        self._zfs.set_facts(memory_dataset(pool, self._uuid), {MEMORY_PROPERTY: text})
+    def arrived(self, pool: str, replicas: t.Mapping[str, int], name: str) -> None:
+        """Write down that the file and the disks have come to this pool as they were saved.
+
+        replicas: the disks, and the guids of their newest snapshots. name: of the set of these.
+        """
+        journal = Journal(SAVED, self._uuid, ",".join(map(str, replicas.values())), self._figures([*replicas]), name)
+        self._zfs.set_facts(memory_dataset(pool, self._uuid), {MEMORY_PROPERTY: rules.encode(journal)})
 
     def run(self, give_up: bool = False) -> None:
         """Let the guest go on, and destroy the saved memory.
@@ -200,11 +204,11 @@ class MovedMemory:
             elif action == rules.GO_ON:
                 self._go_on(vm)
             elif action == rules.BOOT or (action == rules.GIVE_UP and give_up):
-                self._boot(vm, journal, self._why_lost(journal, guest))
+                self._boot(vm, journal, self._why_lost(vm, journal, guest))
             elif action == rules.WAIT:
                 self._hypervisor.pause(1)
             else:
-                raise self._refusal(vm, self._why_lost(journal, guest))
+                raise memory_refusal(vm.label, self._why_lost(vm, journal, guest))
         raise self._not_ready(vm)
 
     def _done(self, vm: Vm, journal: t.Optional[Journal], guest: Guest) -> None:
@@ -213,6 +217,7 @@ class MovedMemory:
         by_hand = word in (SAVED, rules.RESTORING) or (word == SAVING and guest.has_file and not self._went_on)
         if by_hand or word == rules.LOST:
             self.lost = self.lost or (_BY_HAND if by_hand else _BOOTED)
+        self._note_end(vm, RESTORED if self.restored else self.lost)
         self.drop(vm)
 
     def _restore(self, vm: Vm, journal: Journal, give_up: bool) -> None:
@@ -224,7 +229,7 @@ class MovedMemory:
         except FlexdiskError as exc:
             reason = exc.message
         if reason and not give_up:
-            raise self._refusal(vm, reason)
+            raise memory_refusal(vm.label, reason)
         if reason:
             self._boot(vm, journal, reason)
             return
@@ -259,12 +264,24 @@ class MovedMemory:
         progress.current().now(vm.label, "", "start")
         power.start(self._hypervisor, vm, self._requester)
 
+    def lose(self, vm: Vm, reason: str) -> None:
+        """Destroy the saved memory that the VM goes on without. Whoever goes on with the move is told why."""
+        self.lost = reason
+        self._note_end(vm, reason)
+        self.drop(vm)
+
     def drop(self, vm: Vm) -> None:
         """Destroy the saved memory, if there is any: the guest runs, or somebody has given it up."""
         make_writable(self._zfs, self._copies, vm)
         drop_seals(self._zfs, self._copies, _disks(vm))
-        place = f"{moves_container(vm.config.pool)}/{self._uuid}"
-        self.left = drop_memory(self._zfs, self._copies, place)
+        self.left = drop_memory(self._zfs, self._copies, self._place(vm))
+
+    def _note_end(self, vm: Vm, end: str) -> None:
+        """Write down what has become of the memory, where that outlives it. end: as in Move."""
+        place = self._place(vm)
+        move = decode_at(place, self._zfs.local_fact(place, MOVE_PROPERTY))
+        if move is not None and move.memory_end != end:
+            rewrite_move(self._zfs, vm.config.pool, move._replace(memory_end=end))
 
     # -- look
 
@@ -275,11 +292,11 @@ class MovedMemory:
         action = (rules.to_leave if leaves else rules.to_run)(journal.word if journal else "", guest)
         if action == rules.STAYS:
             raise self._stays(vm)
-        reason = self._why_lost(journal, guest) if action == rules.GIVE_UP else ""
+        reason = self._why_lost(vm, journal, guest) if action == rules.GIVE_UP else ""
         if action in (rules.KEEP, rules.RESTORE) and self.is_mounted(vm):
             reason = self._why_not_restored(vm)
         if reason and not give_up:
-            raise self._refusal(vm, reason)
+            raise memory_refusal(vm.label, reason)
 
     def traveller(self, host: Host, vm: Vm) -> t.Optional[t.Dict[str, t.Any]]:
         """Return what the target must know of memory that is being saved, or was. None if it cannot be read now."""
@@ -297,6 +314,10 @@ class MovedMemory:
         return self._zfs.files.mounted(rules.folder(self._uuid), memory_dataset(vm.config.pool, self._uuid))
 
     # -- what is there
+
+    def _place(self, vm: Vm) -> str:
+        """Return the dataset with the entry of the move."""
+        return f"{moves_container(vm.config.pool)}/{self._uuid}"
 
     @property
     def _path(self) -> str:
@@ -330,9 +351,21 @@ class MovedMemory:
     def _is_guarded(self, vm: Vm, journal: Journal) -> bool:
         if read_only(self._copies, vm) != _disks(vm):
             return False
-        if journal.figures:
-            return journal.figures == self._figures(_disks(vm))
+        if journal.set:
+            return journal.figures == self._figures(_disks(vm)) and self._unwritten_since_set(vm, journal)
         return len(self._unwritten(vm, journal.seal.split(","))) == len(_disks(vm))
+
+    def _unwritten_since_set(self, vm: Vm, journal: Journal) -> bool:
+        """Whether nothing was written to the disks since they have come, by the bookmarks of the set.
+
+        Pools without the feature bookmark_written do not know.
+        """
+        name = f"written#{journal.set}"
+        table = self._copies.table(_disks(vm), (name,), "volume", depth=0)
+        written = [row[name][0] for row in table.values()]
+        return self._has_seal(vm, journal) and not any(
+            one != "-" and is_changed(int(one), self._empty) for one in written
+        )
 
     def _unwritten(self, vm: Vm, seal: t.Collection[str]) -> t.Set[str]:
         """Return the disks to which nothing was written since the seal. A loss of power changes none."""
@@ -391,7 +424,7 @@ class MovedMemory:
             return exc.message
         return ""
 
-    def _why_lost(self, journal: t.Optional[Journal], guest: Guest) -> str:
+    def _why_lost(self, vm: Vm, journal: t.Optional[Journal], guest: Guest) -> str:
         word = journal.word if journal is not None else ""
         if word not in (SAVING, SAVED):
             return f"its memory was {word} when a run was interrupted, and is restored only once"
@@ -399,10 +432,13 @@ class MovedMemory:
             return f"{_BY_HAND}, and is {guest.state}"
         if not guest.has_file:
             return MEMORY_GONE if word == SAVED else _ELSEWHERE if guest.ended_with_save else _NOTHING
-        return _CHANGED
+        return _CHANGED if self._has_seal(vm, t.cast(Journal, journal)) else _UNSEALED
 
-    def _refusal(self, vm: Vm, reason: str) -> FlexdiskError:
-        return FlexdiskError(_MEMORY_LOST, f"VM {vm.label}: {reason}; its memory is not restored. {_WAY_OUT}")
+    def _has_seal(self, vm: Vm, journal: Journal) -> bool:
+        """Whether all snapshots of the seal are there, or bookmarks of them."""
+        table = self._copies.table(_disks(vm), ("guid",), "snapshot,bookmark")
+        there = {row["guid"][0] for row in table.values()}
+        return there.issuperset(journal.seal.split(","))
 
     def _stays(self, vm: Vm) -> FlexdiskError:
         text = f"VM {vm.label}: its move was given up, and its memory is being restored here"
@@ -411,6 +447,11 @@ class MovedMemory:
     def _not_ready(self, vm: Vm) -> FlexdiskError:
         text = f"VM {vm.label} is still {vm.config.state} after {self._patience} s"
         return FlexdiskError("VmInTransition", f"{text}: its memory is still being saved, or somebody has paused it")
+
+
+def memory_refusal(label: str, reason: str) -> FlexdiskError:
+    """Return the error that the memory of a VM cannot be restored."""
+    return FlexdiskError(_MEMORY_LOST, f"VM {label}: {reason}; its memory is not restored. {_WAY_OUT}")
 
 
 def _guest_memory(hypervisor: Hypervisor) -> GuestMemory:

@@ -76,7 +76,14 @@ from ..replication.receivers import end_receiver
 from ..replication.replica_info import HOLD, by_dataset, check_alone, stored_replicas
 from ..run.outcome import Outcome
 from ..steps import file_disks, power, renames
-from .guest_memory import MEMORY_GONE, MovedMemory, is_encrypted, make_writable, size_with_devices
+from .guest_memory import (
+    MEMORY_GONE,
+    MovedMemory,
+    is_encrypted,
+    make_writable,
+    memory_refusal,
+    size_with_devices,
+)
 from .move_marks import rewrite_move, write_move
 from .platform_disks import make_again
 
@@ -84,6 +91,7 @@ _Dict = t.Dict[str, t.Any]
 _Replicas = t.Dict[str, t.Tuple[Dataset, t.List[Dataset]]]
 # Nothing of a VM without disks is worth keeping, even if somebody has taken snapshots of it.
 _FILE = "file://"
+_OTHER_SETS = "its newest snapshot and those of its disks are not of one set, for some are missing"
 _SHELL_ENDS = {"indestructible": False, "destroy_snapshots": True}
 
 
@@ -186,7 +194,7 @@ class MoveTarget:
         if lacks:
             text = f"{self._host_label} lacks what its memory needs: {', '.join(lacks)}"
             yield Problem("NotSupported", text, record.label)
-        stays = why_memory_stays(self._copies, host.datasets, f"{moves_container(pool)}/{record.uuid}")
+        stays = why_memory_stays(self._zfs, self._copies, host.datasets, f"{moves_container(pool)}/{record.uuid}")
         if stays:
             yield Problem("InUse", f"{self._host_label}: {stays}", record.label)
         if memory["encrypted"] and not is_encrypted(host, pool):
@@ -256,7 +264,7 @@ class MoveTarget:
         if records.differs(record.uuid, record_as_result(record)):
             self._end_shell(record.uuid, pool)
         records.save(record.uuid, record_as_result(record))
-        self._write_move(pool, record, back_to)
+        self._write_move(pool, record, back_to, MEMORY_GONE if memory is not None else "")
         self._make_shell(record, pool, False)
         self._check_room(record)
         self._rehearse(record, pool, back_to)
@@ -414,12 +422,14 @@ class MoveTarget:
             raise FlexdiskError(problem.code, f"{problem.disk + ': ' if problem.disk else ''}{problem.message}")
         return outcome
 
-    def _write_move(self, pool: str, record: Record, back_to: str) -> None:
+    def _write_move(self, pool: str, record: Record, back_to: str, memory_end: str) -> None:
+        """Write down that the VM comes. memory_end: what is said if the memory of its guest does not come with it."""
         since = render_time(time.time())
         known = observe(self._zfs, self._hypervisor, extra_pool=pool).moves.get(record.uuid)
         was = "" if known is None else moves.encode(known) if known.phase == MOVED else known.was
         origin = (record.uuid, record.alias, record.host, record.home, record.state, record.autoboot)
         move = Move(COMING, *origin, since, was, back_to, term_of(record.marks.get(FAILOVER_PROPERTY, "")))
+        move = move._replace(memory_end=memory_end)
         write_move(self._zfs, self._hypervisor, pool, move)
 
     def is_expected(self, uuid: str) -> bool:
@@ -534,7 +544,7 @@ class MoveTarget:
             rewrite_move(self._zfs, pool, host.moves[uuid]._replace(has_left=True))
         self.end_transfers(uuid)
         _raise_all(self._key_problems(record, pool))
-        memory = self._memory(record, pool, host, taking)
+        memory = self._memory(record, pool, host, taking, allow_memory_loss)
         progress.current().now(record.label, "", "its replicas become disks")
         self._become_disks(record, pool, host, memory is not None)
         now = None
@@ -545,8 +555,10 @@ class MoveTarget:
         self._finish(arrival, now or observe(self._zfs, self._hypervisor))
         return True
 
-    def _memory(self, record: Record, pool: str, host: Host, taking: bool) -> t.Optional[MovedMemory]:
-        """Return the memory that has come with the VM, None without. What does not belong to its disks is destroyed.
+    def _memory(
+        self, record: Record, pool: str, host: Host, taking: bool, allow_memory_loss: bool
+    ) -> t.Optional[MovedMemory]:
+        """Return the memory that has come with the VM, None without, or if it is given up.
 
         host: as it was before anything became a disk.
         """
@@ -554,25 +566,50 @@ class MoveTarget:
         if not moves.memory_is_there(host.datasets, name):
             return None
         memory = self._moved_memory(record.uuid)
-        if self._zfs.local_fact(name, moves.MEMORY_PROPERTY) and not taking:
-            return memory
-        replicas = [f"{replicas_container(pool)}/{disk.uuid}" for disk in record.disks]
-        names: t.Dict[str, t.List[str]] = {one: [] for one in (name, *replicas)}
+        has_journal = bool(self._zfs.local_fact(name, moves.MEMORY_PROPERTY))
+        common = self._common_set(record, pool, host)
+        if not (has_journal or common or taking or allow_memory_loss):
+            raise memory_refusal(record.label, _OTHER_SETS)
+        if not (has_journal or common or taking):
+            self.memory_lost = _OTHER_SETS
+            rewrite_move(self._zfs, pool, host.moves[record.uuid]._replace(has_left=True, memory_end=_OTHER_SETS))
+        if taking or self.memory_lost:
+            drop_memory(self._zfs, self._copies, f"{moves_container(pool)}/{record.uuid}")
+            return None
+        if not has_journal:
+            replicas = [f"{replicas_container(pool)}/{disk.uuid}" for disk in record.disks]
+            memory.arrived(pool, {one: host.datasets[f"{one}@{common}"].guid for one in replicas}, common)
+        return memory
+
+    def _common_set(self, record: Record, pool: str, host: Host) -> str:
+        """Return the newest set of the memory and of all replicas, "" if they do not belong together.
+
+        host: as for _memory().
+        """
+        places = [
+            memory_dataset(pool, record.uuid),
+            *(f"{replicas_container(pool)}/{disk.uuid}" for disk in record.disks),
+        ]
+        names: t.Dict[str, t.List[str]] = {one: [] for one in places}
         for one in host.datasets.values():
             if one.kind == "snapshot" and one.parent in names:
                 names[one.parent].append(one.name.partition("@")[2])
-        if taking or not saved_memory.is_of_set(names.pop(name), names.values()):
-            drop_memory(self._zfs, self._copies, f"{moves_container(pool)}/{record.uuid}")
-            return None
-        memory.arrived(pool, replicas)
-        return memory
+        memory, *disks = names.values()
+        return saved_memory.common_set(memory, disks)
 
     def check_memory(self, uuid: str, allow_memory_loss: bool) -> None:
         """Raise what arrive() would refuse because of the memory that has come with a VM. Read only."""
         host = observe(self._zfs, self._hypervisor, all_pools=True)
         place = _expected(host, uuid)
-        if place and moves.memory_is_there(host.datasets, memory_below(place)):
-            self._moved_memory(uuid).check(False, allow_memory_loss)
+        if not (place and moves.memory_is_there(host.datasets, memory_below(place))):
+            return
+        pool, record = pool_of(place), read_record(records.load(uuid))
+        if self._zfs.local_fact(memory_dataset(pool, uuid), moves.MEMORY_PROPERTY):
+            attached = {disk.uuid for one in host.vms if one.config.uuid == uuid for disk in one.disks}
+            if attached.issuperset(disk.uuid for disk in record.disks):
+                self._moved_memory(uuid).check(False, allow_memory_loss)
+        elif not (self._common_set(record, pool, host) or allow_memory_loss):
+            raise memory_refusal(record.label, _OTHER_SETS)
 
     def _moved_memory(self, uuid: str) -> MovedMemory:
         patience, allowed = max(60, self._policy.stop_timeout), self._policy.incoming_allowed
@@ -707,8 +744,10 @@ class MoveTarget:
                 arrival.memory.run(arrival.allow_memory_loss)
                 self.memory_restored, self.memory_lost = arrival.memory.restored, arrival.memory.lost
                 self.memory_left = arrival.memory.left
-            elif self._opens(made):
-                self.memory_lost = MEMORY_GONE
+            else:
+                self._opens(made)
+                self.memory_lost = self.memory_lost or arrival.move.memory_lost
+                self.memory_restored = arrival.move.memory_end == moves.RESTORED
             if arrival.memory is None and record.state == "running" and made.config.state == "stopped":
                 progress.current().now(record.label, "", "start")
                 power.start(self._hypervisor, made, ARRIVAL)
@@ -727,11 +766,10 @@ class MoveTarget:
         )
         self.remove_records(record.uuid)
 
-    def _opens(self, made: Vm) -> bool:
-        """Make disks writable whose memory somebody has destroyed. Return whether one was read-only."""
-        if made.config.state != "stopped" or whole_vms(self._hypervisor).guest_memory is None:
-            return False
-        return make_writable(self._zfs, self._copies, made)
+    def _opens(self, made: Vm) -> None:
+        """Make disks writable whose memory somebody has destroyed."""
+        if made.config.state == "stopped" and whole_vms(self._hypervisor).guest_memory is not None:
+            make_writable(self._zfs, self._copies, made)
 
     def _write_replica_notes(self, record: Record, made: Vm, move: Move) -> None:
         """Write on the disks which hosts have replicas, and remove their properties as replicas."""

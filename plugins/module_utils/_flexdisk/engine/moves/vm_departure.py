@@ -46,6 +46,7 @@ from ...rules.layout import (
     vm_dataset,
 )
 from ...rules.moves import LEAVING, MOVED, Move
+from ...rules.paused_guests import paused_guests
 from ...rules.power import GIVEN_UP, NOT_HOME, is_off, why_home_unknown, why_not_started
 from ...rules.replicas import (
     HOME,
@@ -173,7 +174,7 @@ class MoveSource:
         uuid, running = vm.config.uuid, vm.config.state == "running"
         move = host.moves.get(uuid)
         if not _has_memory(host, vm):
-            return memory_to_send(self._hypervisor, self._copies, host, vm) if running and suspends else (None, [])
+            return self._running_memory(host, vm) if running and suspends else (None, [])
         if move is None or move.phase != LEAVING:
             return None, []
         memory = self._memory(uuid)
@@ -182,14 +183,41 @@ class MoveSource:
         except FlexdiskError as exc:
             return None, [Problem(exc.code, exc.message, vm.label)]
         if running:
-            return memory_to_send(self._hypervisor, self._copies, host, vm)
+            return self._running_memory(host, vm)
         return memory.traveller(host, vm), []
+
+    def _running_memory(self, host: Host, vm: Vm) -> t.Tuple[t.Optional[_Dict], t.List[Problem]]:
+        """Return what the target must know of the memory of a running guest, and why it cannot be saved. Read only."""
+        memory = whole_vms(self._hypervisor).guest_memory
+        if memory is None:
+            text = f"{self._hypervisor.capabilities.name} cannot save the memory of a guest, so it moves only stopped"
+            return None, [Problem("NotSupported", f"{text} (flexdisk_move_how=stopped)", vm.label)]
+        shown = memory.traveller(vm.config.uuid)
+        problems = [
+            Problem("NotSupported", f"its memory cannot go with it: {text}", vm.label)
+            for text in memory.refuses(vm.config.uuid)
+        ]
+        for disk in vm.disks:
+            if disk.type == FILE:
+                text = "its disk is a file, and only volumes can be kept as they are while the memory is saved"
+                problems.append(Problem("NotSupported", text, vm.label, disk.label))
+        place = f"{moves_container(vm.config.pool)}/{vm.config.uuid}"
+        stays = why_memory_stays(self._zfs, self._copies, host.datasets, place)
+        problems += [Problem("InUse", stays, vm.label)] if stays else []
+        needs, free = size_with_devices(shown["memory"]), host.available(vm.config.pool)
+        if needs > free:
+            text = "its memory takes up to %s in pool " + vm.config.pool + ", which has %s free"
+            problems.append(Problem("InsufficientSpace", text % render_apart(needs, free), vm.label))
+        return {**shown, "encrypted": is_encrypted(host, vm.config.pool), "saved": False}, problems
 
     def _hosts_to_ask(self, move: t.Optional[Move]) -> t.List[str]:
         return moves.to_ask(move) if move is not None else []
 
     def _refusals(self, host: Host, vm: Vm, description: Description) -> t.List[Problem]:
+        """Return the problems that keep the VM from leaving. A guest that this move has paused is as one that runs."""
         reason = why_home_unknown(vm)
+        if vm.config.uuid in paused_guests(host):
+            vm = replace(vm, config=replace(vm.config, state="running"))
         return ([Problem(NOT_HOME, reason, vm.label)] if reason else []) + refusals(host, vm, description.host_bound)
 
     def _check_movable(self, host: Host, vm: Vm, description: Description) -> None:
@@ -257,9 +285,8 @@ class MoveSource:
         if running and vm.config.failover and not vm.at_home:  # it runs, so it is; it is known also while it is down
             power.note_home(self._zfs, self._hypervisor, vm)
         self._saves_memory = _has_memory(host, vm) or (running and suspends)
-        if not (running or self._saves_memory) and self._is_closed(vm):
-            self._memory(uuid).drop(vm)
-            self.memory_lost = MEMORY_GONE
+        if not (running or self._saves_memory):
+            self._goes_without_memory(vm, move)
         if running and not self._saves_memory:
             progress.current().now(move.label, "", "stop")
             self._hypervisor.stop(uuid, self._policy.stop_timeout, self._policy.allow_force_stop)
@@ -320,9 +347,7 @@ class MoveSource:
 
     def _start_again(self, host: Host, vm: Vm, move: Move) -> None:
         """Start a VM again that ran, and whose memory was not saved, or is gone."""
-        if self._is_closed(vm):
-            self._memory(vm.config.uuid).drop(vm)
-            self.memory_lost = MEMORY_GONE
+        self._goes_without_memory(vm, move)
         if move.state == "running":
             progress.current().now(move.label, "", "start it again")
             # A VM with failover whose host has booted since waits for start_host.
@@ -334,6 +359,13 @@ class MoveSource:
                 self.left_down = (
                     f"VM {vm.label} ran before its move, and is stopped now: {why_not_started(vm, GIVEN_UP)[1]}"
                 )
+
+    def _goes_without_memory(self, vm: Vm, move: Move) -> None:
+        """Tell what has become of the memory that was saved, if any was, and make the disks writable."""
+        self.memory_lost, self.memory_restored = move.memory_lost, move.memory_end == moves.RESTORED
+        if self._is_closed(vm):
+            self.memory_lost = self.memory_lost or MEMORY_GONE
+            self._memory(vm.config.uuid).lose(vm, self.memory_lost)
 
     def _is_closed(self, vm: Vm) -> bool:
         """Whether a disk is read-only, as while memory is saved."""
@@ -347,8 +379,8 @@ class MoveSource:
         memory = self._memory(vm.config.uuid)
         reason = self._gives_up(vm, allow_memory_loss)
         if reason:
-            memory.drop(vm)
-            self.memory_lost = "its host has booted since it was saved"
+            memory.lose(vm, "its host has booted since it was saved")
+            self.memory_lost = memory.lost
             self.left_down = f"VM {vm.label} ran before its move, and is stopped now: {reason}"
         else:
             memory.run(allow_memory_loss)
@@ -569,31 +601,6 @@ class MoveSource:
             raise FlexdiskError(vm.code, vm.message)
         return host, vm
 
-
-def memory_to_send(
-    hypervisor: Hypervisor, copies: Copies, host: Host, vm: Vm
-) -> t.Tuple[t.Optional[_Dict], t.List[Problem]]:
-    """Return what the target must know of the memory of a running guest, and why it cannot be saved. Read only."""
-    memory = whole_vms(hypervisor).guest_memory
-    if memory is None:
-        text = f"{hypervisor.capabilities.name} cannot save the memory of a guest, so it moves only stopped"
-        return None, [Problem("NotSupported", f"{text} (flexdisk_move_how=stopped)", vm.label)]
-    traveller = {**memory.traveller(vm.config.uuid), "encrypted": is_encrypted(host, vm.config.pool), "saved": False}
-    problems = [
-        Problem("NotSupported", f"its memory cannot go with it: {text}", vm.label)
-        for text in memory.refuses(vm.config.uuid)
-    ]
-    for disk in vm.disks:
-        if disk.type == FILE:
-            text = "its disk is a file, and only volumes can be kept as they are while the memory is saved"
-            problems.append(Problem("NotSupported", text, vm.label, disk.label))
-    stays = why_memory_stays(copies, host.datasets, f"{moves_container(vm.config.pool)}/{vm.config.uuid}")
-    problems += [Problem("InUse", stays, vm.label)] if stays else []
-    needs, free = size_with_devices(traveller["memory"]), host.available(vm.config.pool)
-    if needs > free:
-        text = "its memory takes up to %s in pool " + vm.config.pool + ", which has %s free"
-        problems.append(Problem("InsufficientSpace", text % render_apart(needs, free), vm.label))
-    return traveller, problems
 
 
 def _has_memory(host: Host, vm: Vm) -> bool:

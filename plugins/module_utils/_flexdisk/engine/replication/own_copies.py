@@ -70,7 +70,7 @@ def drop_memory(zfs: Zfs, copies: Copies, place: str) -> str:
     return ""
 
 
-def why_memory_stays(copies: Copies, datasets: t.Mapping[str, Dataset], place: str) -> str:
+def why_memory_stays(zfs: Zfs, copies: Copies, datasets: t.Mapping[str, Dataset], place: str) -> str:
     """Return why memory that has ended cannot be destroyed, as far as that shows; "" if it can. Read only.
 
     datasets: all that there are.
@@ -78,10 +78,29 @@ def why_memory_stays(copies: Copies, datasets: t.Mapping[str, Dataset], place: s
     name = memory_below(place)
     if name not in datasets or memory_is_there(datasets, name):
         return ""
-    table = copies.table([name], ("userrefs",), "snapshot")
+    reasons = [*_others_of(copies, datasets, name), *_users_of(zfs, name, last_part(place))]
+    return f"the memory of an earlier move is still there: {'; '.join(reasons)}" if reasons else ""
+
+
+def _others_of(copies: Copies, datasets: t.Mapping[str, Dataset], name: str) -> t.Iterator[str]:
+    """Yield what others have made of a file system, or of its snapshots, that keeps it."""
+    table = copies.table([name], ("userrefs", "clones"), "snapshot")
     held = [snapshot for snapshot, row in table.items() if row["userrefs"][0] not in ("0", "-")]
-    text = "the memory of an earlier move is still there, because others hold"
-    return f"{text} {', '.join(held)}; zfs release frees it" if held else ""
+    clones = [row["clones"][0] for row in table.values() if row["clones"][0] not in ("", "-")]
+    below = [one for one in datasets if one.startswith(f"{name}/")]
+    if held:
+        yield f"others hold {', '.join(held)}; zfs release frees it"
+    for text, others in (("is cloned as", clones), ("has below it", below)):
+        if others:
+            yield f"{name} {text} {', '.join(others)}; zfs destroy removes that"
+
+
+def _users_of(zfs: Zfs, name: str, vm: str) -> t.Iterator[str]:
+    """Yield which programs have a file system with saved memory in use."""
+    folder = saved_memory.folder(vm)
+    users = zfs.files.users(folder) if zfs.files.mounted(folder, name) else []
+    if users:
+        yield f"{', '.join(users)} has {folder} open; end that program"
 
 
 def drop_move_entry(zfs: Zfs, copies: Copies, place: str, guid: int) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, field, replace
 
-from ...rules.moves import LEAVING, MOVED
+from ...rules.moves import LEAVING, MOVED, RESTORED
 from . import outlook
 from .calls import Answer, Call, Flow, Message, Part, Run, Stopped
 from .sync_arguments import Sync
@@ -99,6 +99,12 @@ class _Known(t.NamedTuple):
         """How far an interrupted move has come, "" without any."""
         return str((self.seen["move"] or {}).get("phase", ""))
 
+    @property
+    def memory_lost(self) -> str:
+        """Why the VM had to leave without the memory that was saved, "" if it had not."""
+        end = str((self.seen["move"] or {}).get("memory_end", ""))
+        return "" if end == RESTORED else end
+
 
 class _Left(t.NamedTuple):
     """How a VM has left its host in this run."""
@@ -125,7 +131,7 @@ def move_vm(move: Move, run: Run) -> Flow:
     if message:
         yield Message("Say that a move goes on that was interrupted", message)
     shown: _Dict = {}
-    left = _Left()
+    left = _Left(memory_lost=known.memory_lost)
     if known.phase == MOVED:
         yield from _go_on(move, run, known)
     else:

@@ -1,0 +1,30 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Guests that an interrupted move with their memory has left paused: they must not stay so without anybody's notice."""
+
+from __future__ import annotations
+
+import typing as t
+
+from .inventory import Host
+from .moves import COMING, Move, has_memory
+
+
+def paused_guests(host: Host) -> t.Dict[str, str]:
+    """Return what is said of each guest that stands still because of its move, by the UUID of the VM."""
+    result = {}
+    for vm in host.vms:
+        move = host.moves.get(vm.config.uuid)
+        if move is not None and vm.config.state == "paused" and has_memory(move, host.datasets, host.geometry):
+            text = "its guest stands still, for its memory is being saved or restored, or a run that did so was interrupted"
+            result[vm.config.uuid] = f"{text}: {_way_on(move)}"
+    return result
+
+
+def _way_on(move: Move) -> str:
+    """Return what goes on with a move that was interrupted, and what gives it up."""
+    if move.phase == COMING:
+        return f"the playbook move_vm, from {move.host} to this host, goes on"
+    goes_on = f"the playbook move_vm with flexdisk_target={move.host} goes on"
+    return f"{goes_on}, and flexdisk_move_state=stays lets the guest go on here"
