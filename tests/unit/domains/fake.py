@@ -109,8 +109,8 @@ class FakeDomains:
         self._ended(uuid)
 
     def _check_writable(self, root: ET.Element) -> None:
-        """QEMU opens disks for writing."""
-        for disk in root.findall("devices/disk") if self._disks else ():
+        """QEMU opens disks for writing. An empty drive has nothing to open."""
+        for disk in root.findall("devices/disk[source]"):
             if self._disks and self._disks.is_read_only(source(disk)):
                 raise failed(f"Could not open '{source(disk)}': Read-only file system")
 

@@ -32,7 +32,7 @@ class FakeFiles(Files):
         self.folders: set[str] = set()
         self.broken = ""
         self.over: dict[str, str] = {}
-        self.users_of: dict[str, list[str]] = {}
+        self.programs_of: dict[str, list[str]] = {}
         self.open_since: dict[str, bool] = {}  # volumes that a program has open, and whether they were read-only then
 
     @contextlib.contextmanager
@@ -132,8 +132,8 @@ class FakeFiles(Files):
         values = [one.props["readonly"] for one in dataset.ancestors() if one.props.get("readonly") is not None]
         return self.open_since.get(dataset.name, values[:1] == ["on"])
 
-    def users(self, folder: str) -> list[str]:
-        return self.users_of.get(folder, [])
+    def programs(self, folder: str) -> list[str]:
+        return self.programs_of.get(folder, [])
 
     def remove_folder(self, folder: str) -> None:
         assert self._on(folder) is None

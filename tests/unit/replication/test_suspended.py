@@ -918,11 +918,11 @@ def test_a_busy_memory_is_foreseen(make, which):
     assert move.moves()["memory"] == "restored"
     assert host.ok("zfs", "get", "-Ho", "value", "flexdisk:memory", MEMORY) == "ended"
     swap(move.world)
-    host.files.users_of[saved_memory.folder(VM)] = ["bash (4711)"]
+    host.files.programs_of[saved_memory.folder(VM)] = ["bash (4711)"]
     text = f"bash (4711) has {saved_memory.folder(VM)} open; end that program"
     assert text in _both(move)
     assert "pause" not in [name for name, _arguments in move.world.home.domains.calls]
-    host.files.users_of.clear()
+    host.files.programs_of.clear()
     host.node.pools.faults.clear()
     assert move.moves()["memory"] == "restored"
     move.ends(move.world.peer)
@@ -966,7 +966,7 @@ def test_a_guest_that_is_left_paused_there(make):
 
 
 def test_an_old_pool_tells_only_figures(make):
-    """Without the feature bookmark_written, ZFS does not say what was written since a bookmark: no move waits for it."""
+    """Without the feature bookmark_written, ZFS does not say what was written since a bookmark. The VM moves."""
     move = make()
     peer = move.world.peer
     real = peer.node.run

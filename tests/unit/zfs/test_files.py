@@ -167,4 +167,4 @@ def test_who_keeps_a_file_system_busy(tmp_path, monkeypatch):
         (tmp_path / process / "comm").write_text(f"of{process}\n")
     (tmp_path / "12" / "comm").unlink()
     monkeypatch.setattr(module, "PROCESSES", str(tmp_path))
-    assert Files().users("/proc") == ["of7 (7)", "? (12)", "of13 (13)"]
+    assert Files().programs("/proc") == ["of7 (7)", "? (12)", "of13 (13)"]

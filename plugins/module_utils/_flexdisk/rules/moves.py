@@ -59,7 +59,7 @@ class Move(t.NamedTuple):
     taken: bool = False
     # The VM had left its former host when it began to come here.
     has_left: bool = False
-    # What is said of the memory of its guest when the VM is there: RESTORED, or why it is lost; "" if none goes with it.
+    # What has become of the memory of its guest, or is said if nothing more is known: RESTORED, or why it is lost.
     memory_end: str = ""
 
     @property

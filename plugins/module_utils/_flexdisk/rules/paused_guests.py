@@ -17,8 +17,8 @@ def paused_guests(host: Host) -> t.Dict[str, str]:
     for vm in host.vms:
         move = host.moves.get(vm.config.uuid)
         if move is not None and vm.config.state == "paused" and has_memory(move, host.datasets, host.geometry):
-            text = "its guest stands still, for its memory is being saved or restored, or a run that did so was interrupted"
-            result[vm.config.uuid] = f"{text}: {_way_on(move)}"
+            text = "its guest stands still: its memory is being saved or restored, or that was interrupted"
+            result[vm.config.uuid] = f"{text}; {_way_on(move)}"
     return result
 
 

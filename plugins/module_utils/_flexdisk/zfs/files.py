@@ -78,7 +78,7 @@ class Files:
         with _opened(device, os.O_RDONLY) as handle:
             return any(fcntl.ioctl(handle, _BLKROGET, bytes(4)))
 
-    def users(self, folder: str) -> t.List[str]:
+    def programs(self, folder: str) -> t.List[str]:
         """Return the processes that keep the file system of a folder mounted, each with its name."""
         device = os.stat(folder).st_dev
         return [f"{_name(process)} ({process})" for process in _processes() if _uses(process, device)]

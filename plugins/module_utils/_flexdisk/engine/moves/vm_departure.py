@@ -602,7 +602,6 @@ class MoveSource:
         return host, vm
 
 
-
 def _has_memory(host: Host, vm: Vm) -> bool:
     """Return whether memory of the guest was saved, or a run has begun to save it."""
     return moves.memory_is_there(host.datasets, memory_dataset(vm.config.pool, vm.config.uuid))

@@ -78,7 +78,7 @@ def why_memory_stays(zfs: Zfs, copies: Copies, datasets: t.Mapping[str, Dataset]
     name = memory_below(place)
     if name not in datasets or memory_is_there(datasets, name):
         return ""
-    reasons = [*_others_of(copies, datasets, name), *_users_of(zfs, name, last_part(place))]
+    reasons = [*_others_of(copies, datasets, name), *_programs_of(zfs, name, last_part(place))]
     return f"the memory of an earlier move is still there: {'; '.join(reasons)}" if reasons else ""
 
 
@@ -95,12 +95,12 @@ def _others_of(copies: Copies, datasets: t.Mapping[str, Dataset], name: str) -> 
             yield f"{name} {text} {', '.join(others)}; zfs destroy removes that"
 
 
-def _users_of(zfs: Zfs, name: str, vm: str) -> t.Iterator[str]:
+def _programs_of(zfs: Zfs, name: str, vm: str) -> t.Iterator[str]:
     """Yield which programs have a file system with saved memory in use."""
     folder = saved_memory.folder(vm)
-    users = zfs.files.users(folder) if zfs.files.mounted(folder, name) else []
-    if users:
-        yield f"{', '.join(users)} has {folder} open; end that program"
+    programs = zfs.files.programs(folder) if zfs.files.mounted(folder, name) else []
+    if programs:
+        yield f"{', '.join(programs)} has {folder} open; end that program"
 
 
 def drop_move_entry(zfs: Zfs, copies: Copies, place: str, guid: int) -> None:
