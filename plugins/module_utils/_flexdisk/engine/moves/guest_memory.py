@@ -358,14 +358,16 @@ class MovedMemory:
     def _unwritten_since_set(self, vm: Vm, journal: Journal) -> bool:
         """Whether nothing was written to the disks since they have come, by the bookmarks of the set.
 
-        Pools without the feature bookmark_written do not know.
+        OpenZFS before 2.0, and pools without its feature bookmark_written, do not know.
         """
-        name = f"written#{journal.set}"
-        table = self._copies.table(_disks(vm), (name,), "volume", depth=0)
-        written = [row[name][0] for row in table.values()]
-        return self._has_seal(vm, journal) and not any(
-            one != "-" and is_changed(int(one), self._empty) for one in written
-        )
+        name, table = f"written#{journal.set}", {}
+        try:
+            table = self._copies.table(_disks(vm), (name,), "volume", depth=0)
+        except ZfsError as exc:
+            if "invalid property" not in exc.message:
+                raise
+        written = [int(row[name][0]) for row in table.values() if row[name][0] != "-"]
+        return self._has_seal(vm, journal) and not any(is_changed(one, self._empty) for one in written)
 
     def _unwritten(self, vm: Vm, seal: t.Collection[str]) -> t.Set[str]:
         """Return the disks to which nothing was written since the seal. A loss of power changes none."""
