@@ -940,6 +940,7 @@ def test_a_guest_is_never_left_paused_without_a_word(make, then):
     (found,) = [one for one in verify.findings(host, 0, 30, 7) if one.kind == "guest_paused"]
     assert (found.vm, found.severity) == (VM, "error")
     assert "flexdisk_target=hv02 goes on, and flexdisk_move_state=stays lets the guest go on here" in found.message
+    assert "move_vm goes on; its guest stands still until then" in host.vms[0].config.frozen
     (half,) = [one for one in half_done(host, [], [], [], AtWork(False, ())) if one.kind == "leaves"]
     assert "its guest stands still" in half.text
     told = home.quietly(lambda: info(home.zfs(), home.driver(), None, None, False))

@@ -410,7 +410,9 @@ def _frozen(config: VmConfig, known: t.Mapping[str, moves.Move], datasets: t.Map
     move = known.get(config.uuid)
     why = identity.blank_in(config.pool)
     if move is not None:
-        why = moves.why_frozen(move, moves.has_memory(move, datasets, [config.pool]))
+        memory = moves.has_memory(move, datasets, [config.pool])
+        why = moves.why_frozen(move, memory)
+        why += "; its guest stands still until then" if memory and config.state == "paused" else ""
     return replace(config, frozen=why) if why else config
 
 
