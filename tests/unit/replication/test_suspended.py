@@ -39,7 +39,7 @@ from .test_move import POLICY, config, findings, linux, smartos, startable, swap
 from .world import OTHER, PASSPHRASE, VM, Fuse, Killed
 
 MEMORY = memory_dataset("zones", VM)
-EVERY = 1 if os.environ.get("FLEXDISK_FULL") else 21  # an odd number: before and after a command by turns
+EVERY = 1 if os.environ.get("FLEXDISK_FULL") else 25  # an odd number: before and after a command by turns
 STARTS = "Give the VM its disks, and start it"
 STAYS = "Give the VM back what it had"
 
