@@ -80,6 +80,11 @@ class FakeFiles(Files):
         lengths = [e[2] for e in matches.extents if e[0] >= _FAR] if matches is not None else []
         return int(lengths[0]) if lengths else -1
 
+    def remove(self, path: str) -> None:
+        with self._called("remove", path):
+            if self.size(path) >= 0:
+                kernel.trim(self.storage, self._of(path), 0, 2 * _FAR)
+
     def make(self, path: str, size: int) -> None:
         with self._called("make", path, size):
             self._length(path, size)

@@ -412,7 +412,7 @@ def _frozen(config: VmConfig, known: t.Mapping[str, moves.Move], datasets: t.Map
     if move is not None:
         memory = moves.has_memory(move, datasets, [config.pool])
         why = moves.why_frozen(move, memory)
-        why += "; its guest stands still until then" if memory and config.state == "paused" else ""
+        why += "; its guest stands still until then" if moves.stands_still(move, config.state) else ""
     return replace(config, frozen=why) if why else config
 
 

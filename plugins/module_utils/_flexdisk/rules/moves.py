@@ -84,6 +84,11 @@ def has_memory(move: Move, datasets: t.Mapping[str, Dataset], pools: t.Iterable[
     return any(memory_is_there(datasets, memory_dataset(pool, move.vm)) for pool in pools)
 
 
+def stands_still(move: Move, state: str) -> bool:
+    """Whether a guest stands still in its move, and only that lets it go on. state: of the VM, as in VmConfig."""
+    return state == "paused" and move.phase in (LEAVING, COMING) and not (move.taken or move.back_to)
+
+
 def memory_is_there(datasets: t.Mapping[str, Dataset], name: str) -> bool:
     """Return whether a dataset has the saved memory of a guest, and has not ended. datasets: all there are."""
     return name in datasets and datasets[name].user.get(MEMORY_PROPERTY) != MEMORY_ENDED

@@ -8,15 +8,18 @@ from __future__ import annotations
 import typing as t
 
 from .inventory import Host
-from .moves import COMING, Move, has_memory
+from .moves import COMING, Move, stands_still
 
 
 def paused_guests(host: Host) -> t.Dict[str, str]:
-    """Return what is said of each guest that stands still because of its move, by the UUID of the VM."""
+    """Return what is said of each guest that stands still in its move, by the UUID of the VM.
+
+    Whatever is left of its memory: a guest that nobody lets go on is worse than one too many that is named.
+    """
     result = {}
     for vm in host.vms:
         move = host.moves.get(vm.config.uuid)
-        if move is not None and vm.config.state == "paused" and has_memory(move, host.datasets, host.geometry):
+        if move is not None and stands_still(move, vm.config.state):
             text = "its guest stands still: its memory is being saved or restored, or that was interrupted"
             result[vm.config.uuid] = f"{text}; {_way_on(move)}"
     return result

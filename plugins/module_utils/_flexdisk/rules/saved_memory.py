@@ -167,7 +167,7 @@ def to_leave(word: str, guest: Guest) -> str:
         return STAYS
     if word == SAVED:
         return SEND if guest.state == "stopped" and guest.guarded else GIVE_UP
-    if guest.state == "running" or (word and guest.state == "paused" and not guest.is_saving):
+    if guest.state == "running" or (guest.state == "paused" and not guest.is_saving):
         return SAVE
     if guest.state != "stopped":
         return WAIT
@@ -188,12 +188,12 @@ def to_run(word: str, guest: Guest) -> str:
     """
     if guest.state == "running":
         return DONE
+    if word in ("", SAVING) and guest.state == "paused" and not guest.is_saving:
+        return GO_ON
     if word in ("", LOST):
         return BOOT if guest.state == "stopped" else WAIT
     if word in _BEGUN:
         return _after_restore(word, guest.state)
-    if word == SAVING and guest.state == "paused" and not guest.is_saving:
-        return GO_ON
     if guest.state != "stopped":
         return WAIT
     if word == SAVING:

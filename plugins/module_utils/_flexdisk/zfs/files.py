@@ -40,6 +40,15 @@ class Files:
         except OSError as exc:
             raise _failed(path, exc) from exc
 
+    def remove(self, path: str) -> None:
+        """Remove a file, if there is one."""
+        try:
+            os.unlink(path)
+        except FileNotFoundError:
+            pass
+        except OSError as exc:
+            raise _failed(path, exc) from exc
+
     def make(self, path: str, size: int) -> None:
         """Create a file of zeros that only root can read. An existing file keeps its data and gets the size."""
         with _opened(path, os.O_RDWR | os.O_CREAT) as handle:

@@ -113,7 +113,7 @@ class MovedMemory:
             if action == rules.SEND:
                 return journal is not None
             if action == rules.SAVE:
-                self._save(vm, guest)
+                self._save(vm, journal, guest)
             elif action == rules.KEEP:
                 self._keep(vm, t.cast(Journal, journal), give_up)
             elif action == rules.WAIT:
@@ -126,15 +126,9 @@ class MovedMemory:
                 raise memory_refusal(vm.label, self._why_lost(vm, journal, guest))
         raise self._not_ready(vm)
 
-    def _save(self, vm: Vm, guest: Guest) -> None:
+    def _save(self, vm: Vm, journal: t.Optional[Journal], guest: Guest) -> None:
         """Let the guest stand still, close its disks, and save it into a new file."""
-        name = memory_dataset(vm.config.pool, self._uuid)
-        clear_memory(self._zfs, self._copies, self._place(vm))
-        self._note_end(vm, "")
-        size = size_with_devices(self._memory.traveller(self._uuid)["memory"])
-        options = {**rules.properties(self._uuid), "refreservation": str(size)}
-        self._zfs.create_filesystem(name, options, {MEMORY_PROPERTY: rules.encode(Journal(SAVING, self._uuid))})
-        self._mount(vm)
+        self._make_place(vm, journal)
         if guest.state == "running":
             self._memory.pause(self._uuid)
         for first, *more in [_disks(vm)] if vm.disks else []:
@@ -142,6 +136,22 @@ class MovedMemory:
         self._write(vm, Journal(SAVING, self._uuid, self._seal(vm)))
         progress.current().now(vm.label, "", "its memory is saved")
         self._memory.save(self._uuid, self._path)
+
+    def _make_place(self, vm: Vm, journal: t.Optional[Journal]) -> None:
+        """Make a file system for the memory, without a file. One with a journal stays: the guest may stand still."""
+        name, size = memory_dataset(vm.config.pool, self._uuid), self._memory.traveller(self._uuid)["memory"]
+        reserved = str(size_with_devices(size))
+        if journal is None:
+            clear_memory(self._zfs, self._copies, self._place(vm))
+            self._note_end(vm, "")
+            options = {**rules.properties(self._uuid), "refreservation": reserved}
+            self._zfs.create_filesystem(name, options, {MEMORY_PROPERTY: rules.encode(Journal(SAVING, self._uuid))})
+        else:
+            self._write(vm, Journal(SAVING, self._uuid))  # without a seal, no file belongs to the disks
+        self._mount(vm)
+        if journal is not None:
+            self._zfs.files.remove(self._path)
+            self._zfs.set(name, refreservation=reserved)
 
     def _seal(self, vm: Vm) -> str:
         """Take the snapshots after which nothing may be written. Return their guids."""
@@ -344,7 +354,7 @@ class MovedMemory:
     def _guest(self, vm: Vm, journal: t.Optional[Journal]) -> Guest:
         state = vm.config.state
         if journal is None or journal.word not in (SAVING, SAVED):
-            return Guest(state)
+            return Guest(state, is_saving=self._is_saving)
         ended = state == "stopped" and self._memory.ended_with_save(self._uuid)
         return Guest(state, self._is_guarded(vm, journal), self._has_file(vm), self._is_saving, ended)
 

@@ -47,6 +47,7 @@ from ...rules.layout import (
     vm_dataset,
 )
 from ...rules.moves import COMING, MOVE_PROPERTY, MOVED, Move
+from ...rules.paused_guests import paused_guests
 from ...rules.pins import charge, held_without_syncs
 from ...rules.power import ARRIVAL
 from ...rules.replicas import (
@@ -564,7 +565,7 @@ class MoveTarget:
         """
         name = memory_dataset(pool, record.uuid)
         if not moves.memory_is_there(host.datasets, name):
-            return None
+            return self._moved_memory(record.uuid) if record.uuid in paused_guests(host) else None
         memory = self._moved_memory(record.uuid)
         has_journal = bool(self._zfs.local_fact(name, moves.MEMORY_PROPERTY))
         common = self._common_set(record, pool, host)

@@ -182,7 +182,7 @@ class MoveSource:
             memory.check(True, allow_memory_loss)
         except FlexdiskError as exc:
             return None, [Problem(exc.code, exc.message, vm.label)]
-        if running:
+        if running or not _has_place(host, vm):
             return self._running_memory(host, vm)
         return memory.traveller(host, vm), []
 
@@ -603,7 +603,12 @@ class MoveSource:
 
 
 def _has_memory(host: Host, vm: Vm) -> bool:
-    """Return whether memory of the guest was saved, or a run has begun to save it."""
+    """Return whether memory of the guest was saved, or a run has begun to save it: the guest stands still at least."""
+    return _has_place(host, vm) or vm.config.uuid in paused_guests(host)
+
+
+def _has_place(host: Host, vm: Vm) -> bool:
+    """Return whether there is a file system with memory of the guest, or for it."""
     return moves.memory_is_there(host.datasets, memory_dataset(vm.config.pool, vm.config.uuid))
 
 

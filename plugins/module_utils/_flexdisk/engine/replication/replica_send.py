@@ -28,6 +28,7 @@ from ...rules.identity import PREFIX, render_time
 from ...rules.inventory import Host
 from ...rules.layout import memory_dataset, replicas_container
 from ...rules.moves import memory_is_there
+from ...rules.paused_guests import paused_guests
 from ...rules.power import NOT_HOME, why_home_unknown
 from ...rules.replicas import REPLICAS_PROPERTY, Note, decode_notes, encode_notes, short_peer
 from ...rules.retention import Keep, RetainCounts, decode_keep
@@ -472,7 +473,8 @@ def _with_memory(known: VmTransfer, vm: Vm, host: Host, suspends: bool) -> VmTra
     arrives is encrypted as the pool there is.
     """
     name = memory_dataset(vm.config.pool, known.uuid)
-    if not memory_is_there(host.datasets, name) and not (suspends and vm.config.state == "running"):
+    goes = vm.config.uuid in paused_guests(host) or (suspends and vm.config.state == "running")
+    if not (memory_is_there(host.datasets, name) or goes):
         return known
     size = vm.config.memory * MIB
     return replace(known, memory=DiskTransfer(known.uuid, "memory", name, "filesystem", 0, 0, sends=size))
