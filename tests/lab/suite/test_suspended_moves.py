@@ -80,8 +80,8 @@ class Writer:
         read = ["dd", f"if={self._path}", "bs=512", "skip=1", f"count={self._last}", "iflag=direct", "status=none"]
         assert [int(line) for line in lab.run(read).stdout.split()] == [*range(1, self._last + 1)]
         assert (_seen_by_guest(guest), definition(lab)) == (self._xml, self._stored)
-        assert {disk["dataset"]: lab.get(disk["dataset"], "readonly") for disk in disks(lab).values()} == {
-            disk["dataset"]: {"readonly": "off"} for disk in disks(lab).values()
+        assert {disk["volume"]: lab.get(disk["volume"], "readonly") for disk in disks(lab).values()} == {
+            disk["volume"]: {"readonly": "off"} for disk in disks(lab).values()
         }
         print(f"\n{lab.name}: {self._last} records, up for {uptime:.0f} s", flush=True)
 
@@ -136,7 +136,7 @@ def killed_when_saved(both: Both, home: Lab, target: Lab) -> None:
 def cannot_start(lab: Lab) -> None:
     """Whoever starts the domain without its memory is refused, and nobody has written to its disks."""
     assert state(lab) == "shut off"
-    volumes = [disk["dataset"] for disk in disks(lab).values()]
+    volumes = [disk["volume"] for disk in disks(lab).values()]
     before = [lab.get(volume, "readonly", "written") for volume in volumes]
     assert [volume["readonly"] for volume in before] == ["on"] * 3
     started = lab.run(["virsh", "start", NAME], check=False)
