@@ -968,25 +968,6 @@ def test_a_guest_that_is_left_paused_there(make):
     move.ends(peer)
 
 
-@pytest.mark.parametrize("knows_the_property", [True, False])
-def test_old_zfs_tells_only_figures(make, knows_the_property):
-    """Without the feature bookmark_written, ZFS does not say what was written since a bookmark. The VM moves."""
-    move = make()
-    peer = move.world.peer
-    real = peer.node.run
-
-    def runs(argv: list[str], stdin: Any = "") -> Any:
-        if not knows_the_property and any("written#" in word for word in argv):
-            return 2, "", f"bad property list: invalid property '{argv[-3]}'\nusage:\n"
-        rc, out, err = real(argv, stdin)
-        return rc, re.sub(r"(\twritten#\S+)\t\S+\t", r"\1\t-\t", out) if isinstance(out, str) else out, err
-
-    peer.node.run = runs
-    assert move.moves()["memory"] == "restored"
-    del peer.node.run
-    move.ends(peer)
-
-
 def test_check_mode_predicts_each_refusal(make):
     """After a kill anywhere: what check mode does not refuse, is not refused."""
     for number, after in _points(make, Move.moves)[:: 3 * EVERY + 2]:

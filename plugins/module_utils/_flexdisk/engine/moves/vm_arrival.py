@@ -201,6 +201,10 @@ class MoveTarget:
         if memory["encrypted"] and not is_encrypted(host, pool):
             text = f"its memory comes from an encrypted pool, and would lie unencrypted in pool {pool}"
             yield Problem("EncryptionRoot", f"{text} of {self._host_label}", record.label)
+        if not self._copies.knowing_writes(pool):
+            text = f"pool {pool} of {self._host_label} has no feature bookmark_written, so nobody would know whether"
+            text += " its disks were written to before its memory is restored; it moves only stopped"
+            yield Problem("NotSupported", f"{text} (flexdisk_move_how=stopped)", record.label)
         needs, free = size_with_devices(memory["memory"]), host.available(pool)
         if vm_dataset(pool, record.uuid) not in host.datasets:
             needs += record.quota + (record.flexible or 0) * MIB
