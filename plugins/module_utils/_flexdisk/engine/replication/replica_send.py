@@ -27,7 +27,7 @@ from ...rules.failover import RIVALS_PROPERTY, encode_rivals, rivals_of
 from ...rules.identity import PREFIX, render_time
 from ...rules.inventory import Host
 from ...rules.layout import memory_dataset, replicas_container
-from ...rules.moves import memory_is_there
+from ...rules.moves import COMING, LEAVING, has_memory, memory_is_there, stands_still, why_frozen
 from ...rules.paused_guests import paused_guests
 from ...rules.power import NOT_HOME, why_home_unknown
 from ...rules.replicas import REPLICAS_PROPERTY, Note, decode_notes, encode_notes, short_peer
@@ -128,19 +128,19 @@ class Sender:
         """Plan a sync of these VMs. Read only.
 
         A VM that another host may have taken over is left out, because its replicas would pass for newer than they
-        are. If only such VMs are named, that is a problem.
+        are, and so is one in the middle of a move that a sync would destroy. If only such VMs are named, that is a
+        problem.
         """
         began = int(time.time())
         view = replica_info.read_vms(self.zfs, self.copies, self.hypervisor, names, self.pool)
         result = SyncPlan(host=view.host, problems=list(view.problems))
         result.labels = {vm.config.uuid: vm.label for vm in view.vms}
         needs: t.Dict[str, int] = {}
-        unsure = [(vm, reason) for vm, reason in ((vm, why_home_unknown(vm)) for vm in view.vms) if reason]
+        unsure = {vm.config.uuid: one for vm in view.vms for one in _why_left_out(vm, view.host, peer.name)}
         if len(unsure) == len(view.vms):
-            result.problems += [Problem(NOT_HOME, reason, vm.label) for vm, reason in unsure]
-        result.failures = [f"{vm.label}: {reason} [{NOT_HOME}]" for vm, reason in unsure]
-        left_out = {vm.config.uuid for vm, _words in unsure}
-        for vm in (vm for vm in view.vms if vm.config.uuid not in left_out):
+            result.problems += unsure.values()
+        result.failures = [f"{one.vm}: {one.message} [{one.code}]" for one in unsure.values()]
+        for vm in (vm for vm in view.vms if vm.config.uuid not in unsure):
             place = peer.pool or vm.config.pool
             problems = refusals(vm, view.host, peer, place)
             if not problems:
@@ -478,6 +478,21 @@ def _with_memory(known: VmTransfer, vm: Vm, host: Host, suspends: bool) -> VmTra
         return known
     size = vm.config.memory * MIB
     return replace(known, memory=DiskTransfer(known.uuid, "memory", name, "filesystem", 0, 0, sends=size))
+
+
+def _why_left_out(vm: Vm, host: Host, peer: str) -> t.Iterator[Problem]:
+    """Yield why nothing of a VM is sent to a host.
+
+    A VM that comes has what proves that its memory belongs to its disks, and the base of its way back, in snapshots and
+    bookmarks that a sync destroys. The memory of a guest that leaves belongs to the sync of its move alone.
+    """
+    reason, move = why_home_unknown(vm), host.moves.get(vm.config.uuid)
+    if reason:
+        yield Problem(NOT_HOME, reason, vm.label)
+    elif move is not None and not (move.back_to or move.taken):
+        memory = has_memory(move, host.datasets, host.geometry) or stands_still(move, vm.config.state)
+        if (move.phase == COMING and vm.disks) or (move.phase == LEAVING and memory and move.host != peer):
+            yield Problem("InUse", f"{why_frozen(move, memory)}, and it is not replicated before", vm.label)
 
 
 def _stay_here(vm: VmTransfer, points: t.Mapping[str, t.Tuple[Point, ...]]) -> t.Set[str]:
