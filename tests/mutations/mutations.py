@@ -1734,7 +1734,7 @@ MUTATIONS = (
     Mutation(
         "suspended: memory that is given up is not written down",
         "engine/moves/guest_memory.py",
-        "self._note_end(vm, reason)",
+        "self._note(vm, memory_end=reason)",
         "pass",
         "tests/unit/replication/test_suspended.py::test_memory_that_was_given_up_is_told_after_a_kill",
     ),

@@ -30,6 +30,7 @@ class FakeFiles(Files):
         self.calls: list[tuple[str, tuple[Any, ...]]] = []
         self.hook: Callable[[str, tuple[Any, ...], str], None] | None = None
         self.folders: set[str] = set()
+        self.unmounted: set[int] = set()  # guids of file systems
         self.broken = ""
         self.over: dict[str, str] = {}
         self.programs_of: dict[str, list[str]] = {}
@@ -48,7 +49,8 @@ class FakeFiles(Files):
         if folder in self.over:
             return self.storage.dataset(self.over[folder])
         pools = self.storage.pools.values()
-        every = [d for pool in pools for d in pool.datasets.values() if d.props.get("mountpoint") == folder]
+        known = [d for pool in pools for d in pool.datasets.values() if d.guid not in self.unmounted]
+        every = [d for d in known if d.props.get("mountpoint") == folder]
         assert len(every) < 2, "two file systems with one mountpoint"
         return every[0] if every else None
 
@@ -79,6 +81,20 @@ class FakeFiles(Files):
         matches = self._on(path.rpartition("/")[0])
         lengths = [e[2] for e in matches.extents if e[0] >= _FAR] if matches is not None else []
         return int(lengths[0]) if lengths else -1
+
+    def unmount(self) -> None:
+        """The host has booted: ZFS mounts nothing that has canmount=noauto."""
+        pools = self.storage.pools.values()
+        every = [d for pool in pools for d in pool.datasets.values()]
+        self.unmounted |= {d.guid for d in every if d.props.get("canmount") == "noauto"}
+
+    def mount(self, name: str) -> None:
+        """A program mounts a file system."""
+        with self._called("mount", name):
+            self.unmounted.discard(self.storage.dataset(name).guid)
+
+    def exists(self, path: str) -> bool:
+        return path in self.folders or self.size(path) >= 0
 
     def remove(self, path: str) -> None:
         with self._called("remove", path):

@@ -20,6 +20,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hype
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.libvirt_memory import (
     LibvirtMemory,
 )
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.command import Answer
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
 from tests.unit.domains.conftest import domain
 from tests.unit.domains.fake import FakeDomains, child
@@ -50,6 +51,12 @@ class LinuxHost(Host):
         self.domains = FakeDomains(self._size, Disks(self._on_node, self.files))
         self.domains.hook = self.files.hook = self._hooked
         self.boots_counted = 1
+
+    def __call__(self, argv: Any, stdin: str = "", timeout: float = 300) -> Any:
+        if list(argv[:2]) == ["zfs", "mount"]:  # the node has everything mounted always
+            self.files.mount(argv[2])
+            return Answer(0, "", "")
+        return super().__call__(argv, stdin, timeout)
 
     def _hooked(self, _name: str, _arguments: Any, when: str) -> None:
         self.world.acting(self)
@@ -85,6 +92,7 @@ class LinuxHost(Host):
         self.node, domains = copy.deepcopy(state)
         vars(self.domains).update(domains)
         self.files.storage = self.node.pools
+        self.files.unmounted.clear()
 
     def quietly(self, ask: Any) -> Any:
         """What a test itself asks is none of the run's commands."""
@@ -133,6 +141,7 @@ class LinuxHost(Host):
 
     def reboot(self) -> None:
         self.boots_counted += 1
+        self.files.unmount()
         self.domains.restart_daemon()
         self.domains.booted = f"9d0e6f1c-0000-4000-8000-{self.boots_counted:012}"
 

@@ -84,6 +84,17 @@ def test_only_an_empty_folder_goes(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["full"]
 
 
+def test_a_file_goes_once(tmp_path):
+    (tmp_path / "file").touch()
+    assert Files().exists(str(tmp_path / "file"))
+    for _again in range(2):
+        Files().remove(str(tmp_path / "file"))
+    assert not Files().exists(str(tmp_path / "file"))
+    assert Files().exists(str(tmp_path))
+    with pytest.raises(ZfsError, match=str(tmp_path)):
+        Files().remove(str(tmp_path))
+
+
 MOUNTED = """rootfs / rootfs rw 0 0
 /dev/vda1 / ext4 rw 0 0
 tank/a /disks/a zfs rw,xattr 0 0

@@ -272,6 +272,16 @@ KINDS: t.Dict[str, Kind] = {
         "A move with the memory of a guest was interrupted, and the guest stands still. It loses nothing, and answers "
         "nobody, until the move goes on or is given up.",
     ),
+    "disks_closed": Kind(
+        "error",
+        "A move with the memory of a guest was interrupted, and somebody has let the guest go on. It writes, but once "
+        "it ends, it could not be started: its disks are read-only until the move goes on or is given up.",
+    ),
+    "memory_left": Kind(
+        "warning",
+        "A VM has moved with the memory of its guest, which still lies on the host that it has left: it takes space, "
+        "and holds what the guest knew.",
+    ),
     "intent": Kind(
         "warning",
         "A run on this host was interrupted. The next task that names the VM finishes it.",

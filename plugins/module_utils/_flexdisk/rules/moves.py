@@ -61,6 +61,8 @@ class Move(t.NamedTuple):
     has_left: bool = False
     # What has become of the memory of its guest, or is said if nothing more is known: RESTORED, or why it is lost.
     memory_end: str = ""
+    # This move has made its disks read-only, and makes them writable again.
+    closed: bool = False
 
     @property
     def label(self) -> str:
@@ -97,9 +99,9 @@ def memory_is_there(datasets: t.Mapping[str, Dataset], name: str) -> bool:
 def encode(move: Move) -> str:
     """Return the value of MOVE_PROPERTY in the bytes of earlier releases, which property_text.py would change.
 
-    These know no memory_end.
+    These know no memory_end and no closed.
     """
-    fields = {key: value for key, value in move._asdict().items() if value or key != "memory_end"}
+    fields = {key: value for key, value in move._asdict().items() if value or key not in ("memory_end", "closed")}
     return json.dumps(fields, separators=(",", ":"), sort_keys=True)
 
 
@@ -147,6 +149,7 @@ def _valid(move: Move) -> bool:
         and isinstance(move.autoboot, bool)
         and isinstance(move.taken, bool)
         and isinstance(move.has_left, bool)
+        and isinstance(move.closed, bool)
         and bool(identity.decode_time(move.since))
     )
 

@@ -1,14 +1,15 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Guests that an interrupted move with their memory has left paused: they must not stay so without anybody's notice."""
+"""What an interrupted move with the memory of a guest leaves: a paused guest, or memory. Somebody must notice it."""
 
 from __future__ import annotations
 
 import typing as t
 
 from .inventory import Host
-from .moves import COMING, Move, stands_still
+from .layout import last_part, memory_below
+from .moves import COMING, MOVED, Move, is_place, memory_is_there, stands_still
 
 
 def paused_guests(host: Host) -> t.Dict[str, str]:
@@ -23,6 +24,13 @@ def paused_guests(host: Host) -> t.Dict[str, str]:
             text = "its guest stands still: its memory is being saved or restored, or that was interrupted"
             result[vm.config.uuid] = f"{text}; {_way_on(move)}"
     return result
+
+
+def memory_left(host: Host, move: Move) -> str:
+    """Return the dataset with the memory of a guest that has left this host, "" without any."""
+    places = [memory_below(name) for name in host.datasets if is_place(name) and last_part(name) == move.vm]
+    left = [one for one in places if memory_is_there(host.datasets, one)] if move.phase == MOVED else []
+    return left[0] if left else ""
 
 
 def _way_on(move: Move) -> str:

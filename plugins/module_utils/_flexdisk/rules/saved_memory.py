@@ -30,6 +30,8 @@ from .replicas import is_synced, sync_name, sync_number
 SAVING, SAVED, RESTORING, RESTORED, RUNNING, LOST = "saving", "saved", "restoring", "restored", "running", "lost"
 WORDS = (SAVING, SAVED, RESTORING, RESTORED, RUNNING, LOST)
 """In their order: a journal never goes back."""
+UNREADABLE = "unreadable"
+"""There is no journal, or nobody can read it. A guest that runs or stands still has all that it needs in itself."""
 _BEGUN = (RESTORING, RESTORED, RUNNING, LOST)
 _FOLDER = "/var/lib/flexdisk/memory"
 _PRIVATE = {"canmount": "noauto", "atime": "off", "setuid": "off", "devices": "off", "exec": "off"}
@@ -64,7 +66,7 @@ class Journal(t.NamedTuple):
     """How far the memory of a guest has come on this host."""
 
     word: str
-    """One of WORDS."""
+    """One of WORDS, or UNREADABLE."""
     vm: str
     """The UUID of the VM."""
     seal: str = ""
@@ -133,7 +135,7 @@ def decode(text: str) -> t.Optional[Journal]:
 
 def advance(journal: Journal, word: str) -> Journal:
     """Return the journal with a later word. Raises ValueError for one that is not later."""
-    if WORDS.index(word) <= WORDS.index(journal.word):
+    if journal.word != UNREADABLE and WORDS.index(word) <= WORDS.index(journal.word):
         raise ValueError(f"the journal of VM {journal.vm} says {journal.word}, and does not go back to {word}")
     return journal._replace(word=word)
 
@@ -167,6 +169,8 @@ def to_leave(word: str, guest: Guest) -> str:
         return STAYS
     if word == SAVED:
         return SEND if guest.state == "stopped" and guest.guarded else GIVE_UP
+    if word == UNREADABLE and guest.state == "stopped":
+        return GIVE_UP
     if guest.state == "running" or (guest.state == "paused" and not guest.is_saving):
         return SAVE
     if guest.state != "stopped":
@@ -188,7 +192,7 @@ def to_run(word: str, guest: Guest) -> str:
     """
     if guest.state == "running":
         return DONE
-    if word in ("", SAVING) and guest.state == "paused" and not guest.is_saving:
+    if word in ("", SAVING, UNREADABLE) and guest.state == "paused" and not guest.is_saving:
         return GO_ON
     if word in ("", LOST):
         return BOOT if guest.state == "stopped" else WAIT

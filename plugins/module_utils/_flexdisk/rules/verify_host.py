@@ -10,7 +10,7 @@ from . import identity, moves
 from .findings import Finding
 from .inventory import unlinked_reason
 from .layout import container, diverged_container, is_below, last_part, replicas_container, restoring_container
-from .paused_guests import paused_guests
+from .paused_guests import memory_left, paused_guests
 from .replicas import DIVERGED, ROLE
 from .unfinished import is_unfinished, reason
 from .verify_facts import Facts, Findings
@@ -83,6 +83,26 @@ def guests_left_paused(facts: Facts) -> Findings:
         if vm.config.uuid in known:
             text = f"{vm.label}: {known[vm.config.uuid]}"
             yield Finding("guest_paused", text, vm.config.uuid, vm.config.alias, volume=vm.root.name)
+
+
+def disks_left_closed(facts: Facts) -> Findings:
+    """Yield the VMs that somebody has let go on in the middle of a move which had made their disks read-only."""
+    for vm in facts.host.vms:
+        move = facts.host.moves.get(vm.config.uuid)
+        if move is not None and move.phase == moves.LEAVING and move.closed and vm.config.state == "running":
+            text = f"{vm.label}: it runs, but its move to {move.host} has made its disks read-only, so it could not be"
+            text += " started again. The playbook move_vm goes on, and flexdisk_move_state=stays makes them writable"
+            yield Finding("disks_closed", text, vm.config.uuid, vm.config.alias, volume=vm.root.name)
+
+
+def memory_that_stays(facts: Facts) -> Findings:
+    """Yield the memory of guests that have left this host."""
+    for _uuid, move in sorted(facts.host.moves.items()):
+        name = memory_left(facts.host, move)
+        if name:
+            text = f"{move.label} has left for {move.host}, and the memory of its guest is still in {name}; the next"
+            text += f" sync from there destroys it, and so does the playbook move_vm with flexdisk_target={move.host}"
+            yield Finding("memory_left", text, move.vm, move.alias, volume=name)
 
 
 def interrupted_imports(facts: Facts) -> Findings:

@@ -40,6 +40,10 @@ class Files:
         except OSError as exc:
             raise _failed(path, exc) from exc
 
+    def exists(self, path: str) -> bool:
+        """Whether there is a file or folder."""
+        return os.path.lexists(path)
+
     def remove(self, path: str) -> None:
         """Remove a file, if there is one."""
         try:

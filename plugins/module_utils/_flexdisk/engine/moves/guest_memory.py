@@ -22,7 +22,7 @@ from ...model.vm import FILE, Vm
 from ...rules import saved_memory as rules
 from ...rules.inventory import Host
 from ...rules.layout import container, memory_dataset, moves_container
-from ...rules.moves import MEMORY_PROPERTY, MOVE_PROPERTY, RESTORED, decode_at, memory_is_there
+from ...rules.moves import COMING, MEMORY_PROPERTY, MOVE_PROPERTY, RESTORED, Move, decode_at, memory_is_there
 from ...rules.power import check_start
 from ...rules.replicas import empty_size, is_changed
 from ...rules.saved_memory import SAVED, SAVING, Guest, Journal
@@ -32,6 +32,7 @@ from ...zfs.copies import Copies
 from ...zfs.errors import ZfsError
 from ..host import progress
 from ..host.observe import observe
+from ..replication import records
 from ..replication.own_copies import clear_memory, drop_memory
 from ..steps import power
 from .move_marks import rewrite_move
@@ -47,6 +48,7 @@ _BY_HAND = "it was started by hand since its memory was saved"
 _NOTHING = "nothing of its memory was saved, because its guest had ended before"
 _CHANGED = "its disks were made writable or changed since its memory was saved"
 _UNSEALED = "the snapshots that prove that nothing was written since its memory was saved are gone"
+_UNREADABLE = "the journal of its saved memory is gone, or cannot be read"
 MEMORY_GONE = "its saved memory is gone"
 _ELSEWHERE = "its memory was saved by hand, into another file"
 _BOOTED = "a run that was interrupted had started it without its memory"
@@ -61,6 +63,11 @@ def size_with_devices(memory_mib: int) -> int:
 def is_encrypted(host: Host, pool: str) -> bool:
     """Whether the memory of a guest lies encrypted in a pool."""
     return bool((host.datasets.get(container(pool)) or host.datasets[pool]).encryptionroot)
+
+
+def is_secret(host: Host, vm: Vm) -> bool:
+    """Whether the memory of a guest must lie encrypted, as its disks or its pool are."""
+    return is_encrypted(host, vm.config.pool) or any(disk.volume.encryptionroot for disk in vm.disks)
 
 
 class MovedMemory:
@@ -98,6 +105,7 @@ class MovedMemory:
         """Why the saved memory could not be destroyed, "" if it was."""
         self._went_on = self._is_saving = False
         self._empty = 0
+        self._unreadable = Journal(rules.UNREADABLE, uuid)
 
     # -- the host that the VM leaves
 
@@ -128,9 +136,10 @@ class MovedMemory:
 
     def _save(self, vm: Vm, journal: t.Optional[Journal], guest: Guest) -> None:
         """Let the guest stand still, close its disks, and save it into a new file."""
-        self._make_place(vm, journal)
+        self._make_place(vm, journal if guest.state == "paused" or journal != self._unreadable else None)
         if guest.state == "running":
             self._memory.pause(self._uuid)
+        self._note(vm, closed=True)
         for first, *more in [_disks(vm)] if vm.disks else []:
             self._zfs.set(first, *more, readonly="on")
         self._write(vm, Journal(SAVING, self._uuid, self._seal(vm)))
@@ -139,15 +148,16 @@ class MovedMemory:
 
     def _make_place(self, vm: Vm, journal: t.Optional[Journal]) -> None:
         """Make a file system for the memory, without a file. One with a journal stays: the guest may stand still."""
-        name, size = memory_dataset(vm.config.pool, self._uuid), self._memory.traveller(self._uuid)["memory"]
-        reserved = str(size_with_devices(size))
+        name, shown = memory_dataset(vm.config.pool, self._uuid), self._memory.traveller(self._uuid)
+        reserved = str(size_with_devices(shown["memory"]))
         if journal is None:
             clear_memory(self._zfs, self._copies, self._place(vm))
-            self._note_end(vm, "")
+            self._note(vm, memory_end="")
             options = {**rules.properties(self._uuid), "refreservation": reserved}
             self._zfs.create_filesystem(name, options, {MEMORY_PROPERTY: rules.encode(Journal(SAVING, self._uuid))})
         else:
             self._write(vm, Journal(SAVING, self._uuid))  # without a seal, no file belongs to the disks
+        records.save(rules.key_name(self._uuid), shown)
         self._mount(vm)
         if journal is not None:
             self._zfs.files.remove(self._path)
@@ -227,7 +237,7 @@ class MovedMemory:
         by_hand = word in (SAVED, rules.RESTORING) or (word == SAVING and guest.has_file and not self._went_on)
         if by_hand or word == rules.LOST:
             self.lost = self.lost or (_BY_HAND if by_hand else _BOOTED)
-        self._note_end(vm, RESTORED if self.restored else self.lost)
+        self._note(vm, memory_end=RESTORED if self.restored else self.lost)
         self.drop(vm)
 
     def _restore(self, vm: Vm, journal: Journal, give_up: bool) -> None:
@@ -261,7 +271,7 @@ class MovedMemory:
         self._write(vm, rules.advance(journal, rules.RUNNING))
 
     def _go_on(self, vm: Vm) -> None:
-        make_writable(self._zfs, self._copies, vm)
+        self._open(vm)
         self._memory.resume(self._uuid)
         self._went_on = True
 
@@ -269,7 +279,7 @@ class MovedMemory:
         if journal is not None and journal.word not in (rules.RUNNING, rules.LOST):
             self.lost = self.lost or reason
             self._write(vm, rules.advance(journal, rules.LOST))
-        make_writable(self._zfs, self._copies, vm)
+        self._open(vm)
         self._wait_until(vm, False, self._patience)
         progress.current().now(vm.label, "", "start")
         power.start(self._hypervisor, vm, self._requester)
@@ -277,26 +287,39 @@ class MovedMemory:
     def lose(self, vm: Vm, reason: str) -> None:
         """Destroy the saved memory that the VM goes on without. Whoever goes on with the move is told why."""
         self.lost = reason
-        self._note_end(vm, reason)
+        self._note(vm, memory_end=reason)
         self.drop(vm)
 
     def drop(self, vm: Vm) -> None:
         """Destroy the saved memory, if there is any: the guest runs, or somebody has given it up."""
-        make_writable(self._zfs, self._copies, vm)
+        self._open(vm)
         drop_seals(self._zfs, self._copies, _disks(vm))
         self.left = drop_memory(self._zfs, self._copies, self._place(vm))
+        records.remove(rules.key_name(self._uuid))  # also if somebody has destroyed the memory
 
-    def _note_end(self, vm: Vm, end: str) -> None:
-        """Write down what has become of the memory, where that outlives it. end: as in Move."""
+    def _open(self, vm: Vm) -> None:
+        """Make the disks writable again, unless somebody else has made them read-only."""
+        move = self._move(vm)
+        if move is None or move.closed or move.phase == COMING:
+            make_writable(self._zfs, self._copies, vm)
+
+    def _move(self, vm: Vm) -> t.Optional[Move]:
         place = self._place(vm)
-        move = decode_at(place, self._zfs.local_fact(place, MOVE_PROPERTY))
-        if move is not None and move.memory_end != end:
-            rewrite_move(self._zfs, vm.config.pool, move._replace(memory_end=end))
+        return decode_at(place, self._zfs.local_fact(place, MOVE_PROPERTY))
+
+    def _note(self, vm: Vm, **fields: t.Any) -> None:
+        """Write down in the entry of the move what must outlive the memory. fields: as in Move."""
+        move = self._move(vm)
+        if move is not None and move._replace(**fields) != move:
+            rewrite_move(self._zfs, vm.config.pool, move._replace(**fields))
 
     # -- look
 
-    def check(self, leaves: bool, give_up: bool) -> None:
-        """Raise what save() or run() would refuse at once. Read only. leaves: save(), else run()."""
+    def check(self, leaves: bool, give_up: bool) -> bool:
+        """Raise what save() or run() would refuse at once. Return whether the memory is lost. Read only.
+
+        leaves: save(), else run().
+        """
         vm, journal = self._now()
         guest = self._guest(vm, journal)
         action = (rules.to_leave if leaves else rules.to_run)(journal.word if journal else "", guest)
@@ -307,17 +330,22 @@ class MovedMemory:
             reason = self._why_not_restored(vm)
         if reason and not give_up:
             raise memory_refusal(vm.label, reason)
+        return bool(reason) or action == rules.FORGET
 
-    def traveller(self, host: Host, vm: Vm) -> t.Optional[t.Dict[str, t.Any]]:
-        """Return what the target must know of memory that is being saved, or was. None if it cannot be read now."""
-        saved = vm.config.state == "stopped"
-        if saved and not (self.is_mounted(vm) and self._has_file(vm)):
-            return None
-        try:
-            shown = self._memory.traveller(self._uuid, self._path if saved else "")
-        except FlexdiskError:  # who allows it to be lost
-            return None
-        return {**shown, "encrypted": is_encrypted(host, vm.config.pool), "saved": saved}
+    def was_saved(self) -> bool:
+        """Whether something of the memory was saved, or nobody knows that. Read only."""
+        vm, journal = self._now()
+        guest = self._guest(vm, journal)
+        return rules.to_run(journal.word if journal else "", guest) in (rules.RESTORE, rules.GIVE_UP)
+
+    def traveller(self, host: Host, vm: Vm) -> t.Dict[str, t.Any]:
+        """Return what the target must know of memory that is being saved, or was: the same before and after a boot."""
+        saved, name = vm.config.state == "stopped", rules.key_name(self._uuid)
+        if saved and records.absent(name):
+            text = f"VM {vm.label}: what another host must know of its saved memory is gone"
+            raise FlexdiskError("ResourceNotFound", f"{text}; flexdisk_move_state=stays restores it here")
+        shown = records.load(name) if saved else self._memory.traveller(self._uuid)
+        return {**shown, "encrypted": is_secret(host, vm), "saved": saved}
 
     def is_mounted(self, vm: Vm) -> bool:
         """Whether the file can be read without a change of the host."""
@@ -345,10 +373,9 @@ class MovedMemory:
         name = memory_dataset(vm.config.pool, self._uuid)
         if not memory_is_there(host.datasets, name):
             return vm, None
-        text = self._zfs.local_fact(name, MEMORY_PROPERTY)
-        journal = rules.decode(text)
-        if (journal is None and text) or (journal is not None and journal.vm != self._uuid):
-            raise FlexdiskError("UnexpectedOutput", f"VM {vm.label}: the journal of {name} cannot be read")
+        journal = rules.decode(self._zfs.local_fact(name, MEMORY_PROPERTY))
+        if journal is None or journal.vm != self._uuid:
+            return vm, self._unreadable
         return vm, journal
 
     def _guest(self, vm: Vm, journal: t.Optional[Journal]) -> Guest:
@@ -438,6 +465,8 @@ class MovedMemory:
 
     def _why_lost(self, vm: Vm, journal: t.Optional[Journal], guest: Guest) -> str:
         word = journal.word if journal is not None else ""
+        if word == rules.UNREADABLE:
+            return _UNREADABLE
         if word not in (SAVING, SAVED):
             return f"its memory was {word} when a run was interrupted, and is restored only once"
         if guest.state != "stopped":

@@ -45,8 +45,8 @@ from ...rules.layout import (
     replicas_container,
     vm_dataset,
 )
-from ...rules.moves import LEAVING, MOVED, Move
-from ...rules.paused_guests import paused_guests
+from ...rules.moves import COMING, LEAVING, MOVED, Move
+from ...rules.paused_guests import memory_left, paused_guests
 from ...rules.power import GIVEN_UP, NOT_HOME, is_off, why_home_unknown, why_not_started
 from ...rules.replicas import (
     HOME,
@@ -64,12 +64,14 @@ from ...rules.replicas import (
     is_changed,
     is_synced,
 )
+from ...rules.saved_memory import key_name
 from ...zfs import exact
 from ...zfs.commands import Zfs
 from ...zfs.copies import Copies
 from ..host import progress
 from ..host.journal import Journal, forget_vm
 from ..host.observe import observe
+from ..replication import records
 from ..replication import trust as keys
 from ..replication.own_copies import drop_memory, drop_move_entry, why_memory_stays
 from ..replication.replica_info import HOLD, stored_replicas, uuid_of
@@ -82,6 +84,8 @@ from .guest_memory import (
     MovedMemory,
     drop_seals,
     is_encrypted,
+    is_secret,
+    make_writable,
     read_only,
     size_with_devices,
 )
@@ -144,6 +148,7 @@ class MoveSource:
             entry = known[0]._asdict() if known else None
             empty: _Dict = {"vm": "", "pool": "", "record": None, "digest": "", "refusals": [], "lost": []}
             empty["memory"] = None
+            empty["memory_left"] = bool(known and memory_left(host, known[0]))
             empty["unmanaged"] = vm.message if find_config(host, name) is not None and not known else ""
             others = [] if known else sorted(config.alias for config in host.configs if config.alias)
             asks = self._hosts_to_ask(known[0] if known else None)
@@ -155,6 +160,7 @@ class MoveSource:
         return {
             "vm": vm.config.uuid,
             "memory": memory,
+            "memory_left": False,
             "pool": vm.config.pool,
             "move": move._asdict() if move else None,
             "term": _term_of_old_copy(vm),
@@ -179,12 +185,13 @@ class MoveSource:
             return None, []
         memory = self._memory(uuid)
         try:
-            memory.check(True, allow_memory_loss)
+            if memory.check(True, allow_memory_loss):
+                return None, []
+            if not (running or not _has_place(host, vm)):
+                return memory.traveller(host, vm), []
         except FlexdiskError as exc:
             return None, [Problem(exc.code, exc.message, vm.label)]
-        if running or not _has_place(host, vm):
-            return self._running_memory(host, vm)
-        return memory.traveller(host, vm), []
+        return self._running_memory(host, vm)
 
     def _running_memory(self, host: Host, vm: Vm) -> t.Tuple[t.Optional[_Dict], t.List[Problem]]:
         """Return what the target must know of the memory of a running guest, and why it cannot be saved. Read only."""
@@ -208,7 +215,11 @@ class MoveSource:
         if needs > free:
             text = "its memory takes up to %s in pool " + vm.config.pool + ", which has %s free"
             problems.append(Problem("InsufficientSpace", text % render_apart(needs, free), vm.label))
-        return {**shown, "encrypted": is_encrypted(host, vm.config.pool), "saved": False}, problems
+        secret = is_secret(host, vm)
+        if secret and not is_encrypted(host, vm.config.pool):
+            text = f"its disks are encrypted, and its memory would lie unencrypted in pool {vm.config.pool}"
+            problems.append(Problem("EncryptionRoot", f"{text}; it moves only stopped", vm.label))
+        return {**shown, "encrypted": secret, "saved": False}, problems
 
     def _hosts_to_ask(self, move: t.Optional[Move]) -> t.List[str]:
         return moves.to_ask(move) if move is not None else []
@@ -218,7 +229,17 @@ class MoveSource:
         reason = why_home_unknown(vm)
         if vm.config.uuid in paused_guests(host):
             vm = replace(vm, config=replace(vm.config, state="running"))
-        return ([Problem(NOT_HOME, reason, vm.label)] if reason else []) + refusals(host, vm, description.host_bound)
+        problems = [Problem(NOT_HOME, reason, vm.label)] if reason else []
+        return [*problems, *self._closed_by_others(host, vm), *refusals(host, vm, description.host_bound)]
+
+    def _closed_by_others(self, host: Host, vm: Vm) -> t.Iterator[Problem]:
+        """Yield the disks that somebody keeps from being written to. There, they could be, and nobody would know."""
+        move = host.moves.get(vm.config.uuid)
+        ours = move is not None and move.closed
+        if not ours and whole_vms(self._hypervisor).guest_memory is not None:
+            for name in read_only(self._copies, vm):
+                text = f"somebody has made its disk {name} read-only, and it would be writable there;"
+                yield Problem("InUse", f"{text} zfs inherit readonly {name} ends that", vm.label)
 
     def _check_movable(self, host: Host, vm: Vm, description: Description) -> None:
         problems = self._refusals(host, vm, description)
@@ -285,6 +306,8 @@ class MoveSource:
         if running and vm.config.failover and not vm.at_home:  # it runs, so it is; it is known also while it is down
             power.note_home(self._zfs, self._hypervisor, vm)
         self._saves_memory = _has_memory(host, vm) or (running and suspends)
+        if running and move.closed and not self._saves_memory:
+            make_writable(self._zfs, self._copies, vm)
         if not (running or self._saves_memory):
             self._goes_without_memory(vm, move)
         if running and not self._saves_memory:
@@ -363,13 +386,13 @@ class MoveSource:
     def _goes_without_memory(self, vm: Vm, move: Move) -> None:
         """Tell what has become of the memory that was saved, if any was, and make the disks writable."""
         self.memory_lost, self.memory_restored = move.memory_lost, move.memory_end == moves.RESTORED
-        if self._is_closed(vm):
-            self.memory_lost = self.memory_lost or MEMORY_GONE
-            self._memory(vm.config.uuid).lose(vm, self.memory_lost)
-
-    def _is_closed(self, vm: Vm) -> bool:
-        """Whether a disk is read-only, as while memory is saved."""
-        return whole_vms(self._hypervisor).guest_memory is not None and bool(read_only(self._copies, vm))
+        if not (move.closed and read_only(self._copies, vm)):
+            return
+        if vm.config.state == "running":  # somebody has let it go on
+            make_writable(self._zfs, self._copies, vm)
+            return
+        self.memory_lost = self.memory_lost or MEMORY_GONE
+        self._memory(vm.config.uuid).lose(vm, self.memory_lost)
 
     def _go_on(self, vm: Vm, allow_memory_loss: bool) -> None:
         """Let the guest go on with the memory that was saved.
@@ -379,7 +402,7 @@ class MoveSource:
         memory = self._memory(vm.config.uuid)
         reason = self._gives_up(vm, allow_memory_loss)
         if reason:
-            memory.lose(vm, "its host has booted since it was saved")
+            memory.lose(vm, "its host has booted since it was saved" if memory.was_saved() else "")
             self.memory_lost = memory.lost
             self.left_down = f"VM {vm.label} ran before its move, and is stopped now: {reason}"
         else:
@@ -396,7 +419,7 @@ class MoveSource:
             raise FlexdiskError(
                 code, f"VM {vm.label}: {reason}; its memory is saved, and the same command restores it then"
             )
-        if not allow_memory_loss:
+        if not allow_memory_loss and self._memory(vm.config.uuid).was_saved():
             text = f"{reason}. Its memory is saved, and cannot be restored after that; flexdisk_allow_memory_loss=true"
             raise FlexdiskError("MemoryLost", f"VM {vm.label}: {text} gives it up")
         return reason
@@ -405,6 +428,8 @@ class MoveSource:
         move = host.moves.get(vm.config.uuid)
         if move is not None:
             _check_not_taken(move)
+        if move is not None and move.phase == COMING:
+            raise FlexdiskError("InUse", f"VM {vm.label}: {moves.why_frozen(move)}")
         if move is not None and move.phase == MOVED and not self._has_all_disks(host, vm):
             text = f"VM {vm.label} has left for {move.host}; the playbook move_vm goes on"
             raise FlexdiskError("MovedAway", text)
@@ -552,6 +577,7 @@ class MoveSource:
             known = self._zfs.exists(memory_below(place))
             self.memory_left = drop_memory(self._zfs, self._copies, place)
             gone = known and not self.memory_left
+        records.remove(key_name(uuid))
         for one in stored_replicas(self._copies, [name for name in tops if name == container(pool_of(name))]):
             if one.vm == uuid:
                 pools = (one.replica.home, int(tops[pool_of(one.replica.dataset)]["guid"][0]))

@@ -15,6 +15,7 @@ from ...rules.moves import MEMORY_ENDED, MEMORY_PROPERTY, MOVE_PROPERTY, is_plac
 from ...zfs.commands import Zfs
 from ...zfs.copies import Copies
 from ...zfs.errors import ZfsError
+from . import records
 from .replica_info import HOLD
 
 _ATTEMPTS = 5  # somebody may take one more snapshot right before the dataset goes
@@ -53,6 +54,7 @@ def clear_memory(zfs: Zfs, copies: Copies, place: str) -> None:
     """
     name = memory_below(place)
     if zfs.exists(name):
+        records.remove(saved_memory.key_name(last_part(place)))
         guid = int(copies.table([name], ("guid",), "filesystem", depth=0)[name]["guid"][0])
         drop_own_copy(zfs, copies, name, guid)
     zfs.files.remove_folder(saved_memory.folder(last_part(place)))  # a run that was killed may have left it

@@ -20,7 +20,7 @@ from ...model.command import Runner
 from ...model.errors import FlexdiskError
 from ...rules import moves, saved_memory
 from ...rules.identity import PREFIX, render_time, seconds_of
-from ...rules.layout import container, moves_container, replicas_container
+from ...rules.layout import container, memory_below, moves_container, replicas_container
 from ...rules.replicas import COMING_SNAPSHOTS, HOME, HOST, KEEP, OF_VM, RESERVED, ROLE, SENT, SYNCED, TAKEN
 from ...rules.retention import encode_keep
 from ...zfs import copies
@@ -32,7 +32,7 @@ from ..host.journal import host_name
 from ..host.runner import search_path
 from . import trust as keys
 from .at_once import at_once
-from .own_copies import clear_memory, destroy_with_holds, drop_own_copy
+from .own_copies import clear_memory, destroy_with_holds, drop_memory, drop_own_copy
 from .receivers import end_receiver, pid_file
 from .replica_info import HOLD, StoredReplica, check_alone, stored_replicas
 from .way_back import roll_back_replica
@@ -222,6 +222,7 @@ class Receiver:
         for vm in vms:
             try:
                 has_all, changed = self._close_vm(vm, stored, since)
+                changed = self._tidy_memory(vm) or changed
             except FlexdiskError as exc:
                 failures.append(f"{vm.full_label}: {exc.message} [{exc.code}]")
                 continue
@@ -247,6 +248,20 @@ class Receiver:
         if len(received) < len(pairs) or not all(_has_snapshot(disk, one, vm.set) for disk, one in received):
             return False, changed
         return True, self._keep_set(vm, received, since) or changed
+
+    def _tidy_memory(self, vm: VmTransfer) -> bool:
+        """Destroy the memory of a guest that has left for the host that sends, if its move could not do so any more.
+
+        Return whether there was any.
+        """
+        at = f"{moves_container(vm.pool)}/{vm.uuid}"
+        if not (self._zfs.files.exists(saved_memory.folder(vm.uuid)) and self._zfs.exists(memory_below(at))):
+            return False
+        move = moves.decode_at(at, self._zfs.local_fact(at, moves.MOVE_PROPERTY))
+        if move is None or (move.phase, move.pool) != (moves.MOVED, vm.home):
+            return False
+        drop_memory(self._zfs, self._copies, at)
+        return True
 
     def _settle(self, vm: VmTransfer, disk: DiskTransfer, stored: StoredReplica) -> bool:
         """Mark received snapshots, and reserve what the disk reserves. Return whether there was anything to do."""

@@ -223,7 +223,8 @@ def _refuse(move: Move, known: _Known, expected: Answer) -> None:
             f" {move.source}. The same command goes on when {move.target} answers"
         )
     if not expected.result.get("ready"):
-        down = ". The VM is stopped for its move; flexdisk_move_state=stays gives it back"
+        stands = "Its guest stands still" if known.seen["memory"] else "The VM is stopped"
+        down = f". {stands} for its move; flexdisk_move_state=stays gives it back"
         message = expected.msg or "the target did not answer"
         raise Stopped(f"{message}{down if known.phase == LEAVING else ''}")
 
@@ -293,7 +294,12 @@ def _arrive(move: Move, known: _Known, left: _Left) -> Part:
     yield Message("Say how long the VM was down", ended.line)
     tidy_arguments = move.source_arguments("tidy", vm=known.uuid, **move.stop_options)
     # The VM is there, and the next sync does it, too.
-    yield Call("Tidy up where the VM was", move.source, "move", tidy_arguments, may_fail=True, may_be_lost=True)
+    name = "Tidy up where the VM was"
+    tidied = yield Call(name, move.source, "move", tidy_arguments, may_fail=True, may_be_lost=True)
+    if memory.word and (tidied.lost or tidied.failed):
+        text = f"{move.source} may still have the saved memory of {move.vm} ({tidied.msg or 'it did not answer'})"
+        text += f"; the same command destroys it, and so does the next sync from {move.target}"
+        yield Message("Say that memory is left", text)
     return {"downtime": ended.downtime, "memory": memory.word}
 
 

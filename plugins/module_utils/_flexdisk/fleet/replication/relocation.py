@@ -15,7 +15,7 @@ from .calls import Answer, AtOnce, Call, Message, PlayFlow, PlayPart, Run, Stopp
 
 _Dict = t.Dict[str, t.Any]
 _Seen = t.Mapping[str, Answer]
-_KEEPS = ("vm", "move", "term", "asks", "unmanaged", "known")
+_KEEPS = ("vm", "move", "term", "asks", "unmanaged", "known", "memory_left")
 _OF_OTHERS = ("vm", "move", "term")
 
 
@@ -54,6 +54,9 @@ def relocate(wanted: Relocation, run: Run) -> PlayFlow:
         raise Stopped(_cannot_be_reached(wanted, location))
     if location.homes == [wanted.target]:
         yield Message("Say that the VM is there", f"{wanted.vm} is on {wanted.target}")
+        for host in (one for one in seen if seen[one].get("memory_left") and wanted.state == "moved"):
+            arguments = {"step": "tidy", "vm": seen[host]["move"]["vm"], "lock_timeout": wanted.lock_timeout}
+            yield Call("Destroy the memory that its guest has left", host, "move", arguments)
     elif location.source in seen:
         vm = seen[location.source]["vm"] if location.source in by_uuid else ""
         return {"moves": {location.source: {"vm": vm or wanted.vm, "seen": _others(looks, location.source)}}}
