@@ -13,24 +13,24 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 # KiB of the compressed archive. tests/tools/payload.py MODULE shows which files take them.
 BUDGET = {
-    "disk": 325,
+    "disk": 326,
     "disk_adopt": 334,
-    "disk_info": 299,
-    "disk_verify": 372,
+    "disk_info": 300,
+    "disk_verify": 373,
     "group_lease": 187,
     "guest_growth": 60,
     "guest_growth_info": 70,
     "host_info": 274,
-    "host_metrics": 239,
-    "host_status": 236,
-    "host_step": 548,
+    "host_metrics": 240,
+    "host_status": 237,
+    "host_step": 550,
     "progress_info": 50,
-    "replica_info": 326,
+    "replica_info": 327,
     "vm": 353,
     "vm_disks": 330,
     "vm_info": 298,
     "vm_snapshot": 338,
-    "zfs_quota": 343,
+    "zfs_quota": 344,
 }
 SLACK = 25  # KiB by which a module may stay below its budget
 

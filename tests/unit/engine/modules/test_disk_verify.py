@@ -482,7 +482,7 @@ def test_every_kind_is_among_the_defects_or_tested_elsewhere():
     elsewhere |= {"overlaid_disk"}  # domains/test_in_use.py
     elsewhere |= {"serial_mismatch", "not_plugged"}  # domains/test_disk_verify.py
     elsewhere |= {"property_too_long"}  # rules/test_verify.py
-    elsewhere |= {"guest_paused", "memory_left", "disks_closed"}  # replication/test_suspended.py, test_suspended_faults.py
+    elsewhere |= {"guest_paused", "memory_left", "disks_closed"}  # replication/test_suspended*.py
     elsewhere |= {"record_differs"}  # proxmox/test_records.py
     elsewhere |= {kind for kind in KINDS if kind.startswith("replica_")}  # replication/test_engine.py
     assert {kind for _make, result, _left in DEFECTS for kind in result} | elsewhere == set(KINDS)
