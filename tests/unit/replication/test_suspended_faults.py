@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import xml.etree.ElementTree as ET
+from functools import partial
 from typing import Any
 
 import pytest
@@ -123,7 +124,7 @@ def test_a_second_run_that_fails_lets_the_guest_go_on(make, fault):  # noqa: F81
     def running_xml(uuid: str) -> str:
         if fault == "libvirt" and len(move.controller.answers) > 3:
             raise FlexdiskError("LibvirtFailed", "cannot acquire state change lock")
-        return described(uuid)
+        return str(described(uuid))
 
     if fault == "no room":
         home.node.run = run
@@ -209,7 +210,8 @@ def _keeps(move: Move, source: str, target: str, third: Any) -> str:
     said = []
     for check in (True, False):
         controller = Controller(world, hosts)
-        said.append(_refused(lambda c=controller, k=check: c.does("keep", c.sync(source, target, [VM]), k)))
+        sync = controller.sync(source, target, [VM])
+        said.append(_refused(partial(controller.does, "keep", sync, check)))
     world.home, world.home_name, world.peer, world.peer_name, world.guard = before
     assert said[0] == said[1]
     return said[1]
