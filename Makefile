@@ -27,7 +27,7 @@ lab-up: venv ; @$(PY) tests/lab/lab.py up ## boot the lab: a virtual machine wit
 lab-down: venv ; @$(PY) tests/lab/lab.py down ## stop the lab
 lab-test: venv ; @$(PY) tests/lab/lab.py test ## the suite on the lab, sampled
 lab-full: venv ; @$(PY) tests/lab/lab.py full ## the suite on the lab, in full
-faults: venv ; @$(PY) tests/tools/faults.py ## every scenario, interrupted at every command in every way
+faults: venv ; @$(PY) tests/tools/faults.py $(if $(DRIVER),--driver $(DRIVER)) ## every scenario, interrupted at every command in every way (DRIVER=proxmox: on a node of Proxmox VE)
 bench: venv ; @$(PY) tests/bench/bench.py ## processes, time, memory and payload, for 10 to 1000 VMs
 bench-lab: venv ; @$(PY) tests/bench/bench_lab.py ## the same on the running lab, for 25 VMs
 soak: venv ; @$(PY) tests/tools/soak.py $(MINUTES) ## the stateful tests for MINUTES (30), with a new seed each round

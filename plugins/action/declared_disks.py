@@ -30,6 +30,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils._watched impor
 ROLE = "flexible_disks"
 ENVIRONMENT = "flexdisk_environment"
 COLLECTION = "flexdisk.hypervisor."
+VERBOSE = 3  # from here Ansible shows the arguments of modules, two fifths of the result of a host without changes
 ARGUMENTS: t.Dict[str, t.Any] = {
     "step": {"type": "str", "choices": ["plan", "compare", "change"]},
     "variables": {"type": "dict", "default": {}},
@@ -39,6 +40,7 @@ ARGUMENTS: t.Dict[str, t.Any] = {
 _Dict = t.Dict[str, t.Any]
 
 options_of(ROLE)  # Ansible loads this file before it forks, so the process of each host has them
+_core.load_encoders()
 
 
 class ActionModule(WatchedPlan):
@@ -96,7 +98,10 @@ class ActionModule(WatchedPlan):
         if asks:
             task.check_mode, task.diff = True, False
         self.reads = set(options_of(ROLE))
-        return super().run(tmp, task_vars)
+        result = super().run(tmp, task_vars)
+        if self._display.verbosity < VERBOSE:
+            result.pop("invocation", None)
+        return result
 
 
 def _true(value: object) -> bool:

@@ -28,8 +28,8 @@ options:
         Libvirt domains, QEMU/KVM on Linux. This needs libvirt's Python module (Debian C(python3-libvirt)) on the
         host.
       proxmox: >-
-        VMs of Proxmox VE, since 0.3.0. Modules that only read work there, and a part of
-        M(flexdisk.hypervisor.vm_disks). All others are refused.
+        VMs of Proxmox VE, since 0.3.0. Modules that only read work there,
+        M(flexdisk.hypervisor.vm_snapshot), and a part of M(flexdisk.hypervisor.vm_disks). All others are refused.
   libvirt_uri:
     description:
       - URI of the libvirt daemon, with O(hypervisor=libvirt). With C(bhyve:///system), the VM must be stopped for
@@ -40,6 +40,7 @@ options:
   pool:
     description:
       - Read only the VMs of this ZFS pool. Without this option, all pools that have VMs are read.
+      - With C(proxmox), a VM is of the pool that it boots from. It is read with its disks in other pools.
     type: str
 """
 

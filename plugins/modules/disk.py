@@ -228,9 +228,9 @@ options:
       continue: The other entries are carried out. The task still fails and reports every problem.
   pool:
     description:
-      - The ZFS pool where new disks are created. Only this pool is read. Without this option, all pools that have VMs
-        are read. A new disk is then created in the pool of its VM, with C(vmadm) in V(zones), or else in the only
-        pool.
+      - The ZFS pool where new disks are created. Only VMs of this pool are read, with C(proxmox) with their disks in
+        other pools. Without this option, all pools that have VMs are read. A new disk is then created in the pool of
+        its VM, with C(vmadm) in V(zones), or else in the only pool.
 seealso:
   - module: flexdisk.hypervisor.vm_disks
   - module: flexdisk.hypervisor.vm_info
@@ -377,6 +377,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._flexdisk.engine.modules.disk import run
 from ..module_utils._flexdisk.engine.run.arguments import APPROVAL, DISK, HOST, LOCK, POWER, REFUSAL, policy
+from ..module_utils._flexdisk.engine.run.changing import CHANGING
 from ..module_utils._flexdisk.engine.run.module_run import Answer, Call, run_module, unparsed
 from ..module_utils._flexdisk.engine.run.results import answer
 
@@ -413,7 +414,7 @@ def main() -> None:
         supports_check_mode=True,
     )
     task = f"disk of {', '.join(str(disk['name'] or disk['uuid'] or disk['vm']) for disk in entries(module.params))}"
-    run_module(module, __version__, task, unparsed, body)
+    run_module(module, __version__, task, unparsed, body, drivers=CHANGING)
 
 
 def entries(params: t.Mapping[str, t.Any]) -> t.List[t.Dict[str, t.Any]]:

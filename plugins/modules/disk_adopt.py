@@ -85,8 +85,8 @@ options:
             type: str
           name:
             description:
-              - Name of the disk. The default is C(disk) followed by the index. A disk that already has another name
-                is refused, not renamed.
+              - Name of the disk. The default is C(disk) followed by the index, and with C(proxmox) the key of the disk
+                if another one has that index. A disk that already has another name is refused, not renamed.
             type: str
           preserve:
             description:
@@ -228,6 +228,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._flexdisk.engine.modules import disk_adopt
 from ..module_utils._flexdisk.engine.run.arguments import APPROVAL, HOST, LOCK, REFUSAL, USER_PROPERTIES, approval
+from ..module_utils._flexdisk.engine.run.changing import CHANGING
 from ..module_utils._flexdisk.engine.run.module_run import Answer, Call, run_module, unparsed
 from ..module_utils._flexdisk.engine.run.results import answer
 
@@ -273,7 +274,7 @@ def main() -> None:
     )
     names = [entry["vm"] for entry in module.params["vms"] or ()]
     task = f"disk_adopt ({module.params['state']}) of {', '.join(names or ['all VMs'])}"
-    run_module(module, __version__, task, unparsed, body)
+    run_module(module, __version__, task, unparsed, body, drivers=CHANGING)
 
 
 def body(call: Call, params: t.Mapping[str, t.Any]) -> Answer:

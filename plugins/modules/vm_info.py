@@ -165,6 +165,11 @@ vms:
           type: list
           elements: str
           returned: always
+        unfinished:
+          description: Those of them that are half made or half deleted.
+          type: list
+          elements: str
+          returned: always
         unused:
           description: Volumes that the VM has but does not use, by their keys.
           type: dict

@@ -16,6 +16,9 @@ author:
 description:
   - A snapshot captures a VM's own file system and all its disks at the same moment. On SmartOS, C(vmadm) takes and
     lists it.
+  - With Proxmox VE, C(qm) takes, deletes and goes back to them. Its snapshots have all disks of a VM one after the
+    other, and a rollback also brings back the VM's settings. It destroys no newer snapshot, so O(newer) and
+    O(destroy_newer) are of no use there.
   - A snapshot takes part of the VM's flexible disk space at once, because all data that its disks have written must
     remain fully writable. If there is not enough space, the task is refused. The message gives the figures and says
     how much space each possible step would free.
@@ -62,6 +65,7 @@ options:
     description:
       - Name of the snapshot, 1 to 64 letters, digits and C(-_.:%), without a dash at the beginning.
       - Required, except for O(state=absent) with O(keep). ZFS stores the name with the prefix C(vmsnap-).
+      - With Proxmox VE, 2 to 40 letters, digits, C(-) and C(_), a letter first. ZFS stores the name as it is.
     type: str
   state:
     description:
@@ -80,6 +84,8 @@ options:
       - It counts snapshots that are called like O(name), which means that their names differ from it only in digits.
         With O(keep.names), it counts those that fit a pattern. All others are left alone, and so is every snapshot
         that was not taken by this module or by C(vmadm).
+      - With Proxmox VE, it also counts snapshots that somebody has taken there, in the GUI or with C(qm). Names that
+        only your tasks use keep it from that.
       - A snapshot that has clones or holds, or that is not the VM's alone, is left, with a warning.
       - Days and weeks are in UTC, and only those with a snapshot count. A week begins on Monday.
     type: dict
@@ -286,6 +292,7 @@ from ..module_utils._flexdisk.engine.modules import vm_snapshot
 from ..module_utils._flexdisk.engine.run.arguments import APPROVAL, HOST, LOCK, POWER, REFUSAL, policy
 from ..module_utils._flexdisk.engine.run.module_run import Answer, Call, run_module
 from ..module_utils._flexdisk.engine.run.results import answer
+from ..module_utils._flexdisk.engine.run.snapshotting import SNAPSHOTTING
 from ..module_utils._flexdisk.model.desired import SnapshotDeclaration
 from ..module_utils._flexdisk.model.errors import Problem
 from ..module_utils._flexdisk.parse.vm_snapshot import parse_snapshot
@@ -319,7 +326,7 @@ def main() -> None:
     if module.params["vms"] is None:
         module.params["vms"] = module.params["vm"]
     task = f"vm_snapshot of {', '.join(module.params['vms'] or ['all VMs'])}"
-    run_module(module, __version__, task, parsed, body)
+    run_module(module, __version__, task, parsed, body, drivers=SNAPSHOTTING)
 
 
 def parsed(params: _Params) -> t.Tuple[t.Tuple[SnapshotDeclaration, _Params], t.Sequence[Problem]]:

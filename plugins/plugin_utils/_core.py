@@ -12,6 +12,7 @@ import typing as t
 from ansible import errors, template
 from ansible.errors import AnsibleError, AnsibleFilterError
 from ansible.executor import module_common
+from ansible.module_utils.common import json
 from ansible.release import __version__
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import core_version
@@ -34,6 +35,12 @@ def with_defaults(action: str, task: t.Any, arguments: t.Dict[str, t.Any], templ
     """Return the arguments of a module with what module_defaults of a task say of it. Only since ansible-core 2.19."""
     defaults: t.Dict[str, t.Any] = module_common._apply_action_arg_defaults(action, task, arguments, templar)
     return defaults
+
+
+def load_encoders() -> None:
+    """Load what arguments and results of modules are written and read with. Later, the process of each host does it."""
+    for direction in getattr(json, "Direction", ()):  # since ansible-core 2.19
+        json.get_module_encoder("legacy", direction)
 
 
 def check(version: str = __version__) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 from simnode import Node, PoolSpec, pve
 from simnode.pve.errors import Killed
 from simnode.pve.host import STORAGE_CFG, config_path, vms_of_node
-from simnode.pve.on_node import NodeHost
+from simnode.pve.on_node import NodeHost, link_files
 
 CASES = Path(__file__).resolve().parent / "data" / "proxmox"
 POOL = "rpool"
@@ -108,9 +108,11 @@ def _filled(text: str) -> str:
     return text
 
 
-def prepare(case: dict[str, Any]) -> tuple[Node, RecordingHost]:
-    """A node in the state before the case."""
-    node = Node.create(None, [PoolSpec(name=POOL, size=256 << 30, version="2.3")])
+def prepare(case: dict[str, Any], directory: Path | None = None) -> tuple[Node, RecordingHost]:
+    """A node in the state before the case: in memory, or with its files in a directory."""
+    node = Node.create(directory, [PoolSpec(name=POOL, size=256 << 30, version="2.3")])
+    if directory is not None:
+        link_files(str(directory))
     before, inject = case["before"], case.get("inject", {})
     _make_volumes(node, case)
     host = RecordingHost(node, inject)

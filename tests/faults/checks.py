@@ -56,9 +56,12 @@ def lost_data(backend: Backend, contents: Iterable[Content], now: World) -> list
 
 
 def quota_law(world: World) -> list[str]:
-    """quota = reservation = q + F + what the volumes reserve beyond their sizes, without F all that they reserve."""
+    """quota = reservation = q + F + what the volumes reserve beyond their sizes, without F all that they reserve.
+
+    Proxmox VE has no dataset for a VM.
+    """
     complaints = []
-    for vm in world.vms.values():
+    for vm in (one for one in world.vms.values() if one["zfs_filesystem"]):
         root = vm["zfs_filesystem"]
         mine = {prop: _number(value) for prop, value in world.datasets[root].items()}
         below = [p for n, p in world.datasets.items() if n.startswith(root + "/") and p["type"] == "volume"]

@@ -25,6 +25,7 @@ BUSY = ("zfs rename", "zfs destroy")
 # task that changes something would need another process to see it.
 MAY_BE_LOST = ("zfs inherit flexdisk:intent.",)
 LONG = 10.0
+MOST_STEPS = 6
 
 
 @dataclass(frozen=True)
@@ -99,6 +100,17 @@ def _boundaries() -> dict[str, Kind]:
     return {name: _at_boundary(*arguments) for name, arguments in named.items()}
 
 
+def _qm(argv: Argv) -> bool:
+    return argv[0] == "qm" and changes(argv)
+
+
+def _torn_qm() -> dict[str, Kind]:
+    """Kinds of faults within qm, which is killed after so many of its own steps, alone or with the module."""
+    ways = {"torn": Fault(status=-9, only=("qm ",)), "dead": Fault(kill="last", only=("qm ",))}
+    steps = range(1, MOST_STEPS + 1)
+    return {f"qm-{way}-{n}": Kind(fault.replace(tear=n), _qm) for way, fault in ways.items() for n in steps}
+
+
 def _asks_guest(argv: Argv) -> bool:
     return list(argv[:2]) == ["vmadm", "stop"] and "-F" not in argv
 
@@ -169,6 +181,8 @@ KINDS = {
     "guest-slow": Kind(Fault(guest=790, only=("vmadm stop",)), _asks_guest),
     # vmadm ends between two of its steps, or does the rest after its caller has given it up.
     **_boundaries(),
+    # qm, which takes some commands of zfs and writes files of VMs, ends in the middle.
+    **_torn_qm(),
     # Only late.
     "delay": Kind(Fault(effect=True, seconds=0.3)),
 }

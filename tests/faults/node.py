@@ -74,7 +74,7 @@ class NodeBackend:
         self._calls, self._fault, self._dead = [], fault, False
         zfs = Zfs(self._runner, self.node.sleep, pipe=self._pipe)
         try:
-            return tasks.run(arguments, zfs, Vmadm(self._runner, self.node.sleep), check)
+            return tasks.run(arguments, zfs, self._driver(), check)
         except FlexdiskError as exc:
             return dict(module.error(exc), failed=True)
         except Killed:
@@ -83,6 +83,9 @@ class NodeBackend:
             self._fault = None
             if fault is not None and fault.boundary:
                 self.admin("vm-finish")
+
+    def _driver(self) -> Any:
+        return Vmadm(self._runner, self.node.sleep)
 
     def _runner(self, argv: Sequence[str], stdin: str = "", timeout: float = 300) -> Answer:
         command = list(argv)

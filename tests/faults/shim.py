@@ -99,6 +99,8 @@ def changes(argv: Sequence[str]) -> bool:
         return True
     if argv[0] == "vmadm":
         return argv[1] not in ("get", "lookup", "list", "validate", "info")
+    if argv[0] == "qm":
+        return argv[1] not in ("config", "list", "pending", "status")
     return argv[0] == "zfs" and argv[1] in CHANGES and list(argv[1:3]) != ["create", "-nP"]
 
 

@@ -22,6 +22,8 @@ VM_KEYS = ("alias", "state", "autoboot", "flexible_disk_size", "ram", "vcpus", "
 DISK_KEYS = ("path", "boot", "model", "media", "pci_slot", "uuid", "image_uuid", "image_size")
 STAMPS = ("flexdisk:ctime", "flexdisk:mtime", "flexdisk:serial_no")
 OWN = ("local", "received")
+SERIAL = 20  # digits of the UUID that a guest sees as the serial of its disk
+_NUMBERED = re.compile(r".*/(vm-\d+-disk-\d+)")
 # A snapshot that was renamed when its disk was detached has the disk's transaction group in its name.
 _DETACHED_SNAPSHOT = re.compile(r"(flexdisk-parked-[0-9a-f]{8}-)\d+-")
 
@@ -67,19 +69,30 @@ def _vm(row: Mapping[str, Any]) -> dict[str, Any]:
     return {**{key: row.get(key) for key in VM_KEYS}, "disks": sorted(disks, key=lambda disk: str(disk["path"]))}
 
 
+def _is_number(dataset: str, prop: str) -> bool:
+    """Whether the property is the number of a volume on Proxmox VE, in its VM or detached from it."""
+    return prop == "flexdisk:index" and not dataset.startswith(f"{POOL}/")
+
+
 def comparable(world: World, known: set[str]) -> dict[str, Any]:
-    """The world without what differs from run to run: stamps, identities of datasets, uuids other than the known."""
+    """The world without what differs from run to run: stamps, identities of datasets, uuids other than the known; and
+    the numbers of volumes on Proxmox VE, of which a new one may be that of a volume that has gone.
+    """
     names = {
         props["flexdisk:uuid"]: f"<uuid of {props.get('flexdisk:name', '?')}>"
         for props in world.datasets.values()
         if props.get("flexdisk:uuid", "") not in known | {""}
     }
     datasets = {
-        name: {prop: "*" if prop in STAMPS else value for prop, value in props.items() if prop != "guid"}
+        name: {p: "*" if p in STAMPS or _is_number(name, p) else value for p, value in props.items() if p != "guid"}
         for name, props in world.datasets.items()
     }
     text = json.dumps({"datasets": datasets, "vms": world.vms, "contents": world.contents}, sort_keys=True)
+    for dataset, props in world.datasets.items():
+        numbered = _NUMBERED.fullmatch(dataset)
+        if numbered and props.get("flexdisk:name"):
+            text = re.sub(rf"\b{numbered[1]}\b", f"<volume of {props['flexdisk:name']}>", text)
     for uuid, name in names.items():
-        text = text.replace(uuid, name)
+        text = text.replace(uuid, name).replace(uuid.replace("-", "")[:SERIAL], name)
     state: dict[str, Any] = json.loads(_DETACHED_SNAPSHOT.sub(r"\1", text))
     return state

@@ -112,10 +112,12 @@ MUTATIONS = (
     Mutation(
         "keep destroys a snapshot that was not taken with the others",
         "plan/vm_snapshot.py",
-        """        problems = Problems("")
-        _check_taken_together(snapshot, snapshot.whole_parts, problems)
+        """        _check_taken_together(snapshot, snapshot.whole_parts, problems)
+        _check_unused(snapshot.whole_parts, problems)
+        if problems:
 """,
-        """        problems = Problems("")
+        """        _check_unused(snapshot.whole_parts, problems)
+        if problems:
 """,
         SNAPSHOTS,
     ),
@@ -953,7 +955,7 @@ MUTATIONS = (
     Mutation(
         "disk: an index is given twice",
         "plan/disk.py",
-        "            if index in used:",
+        "            if index in used and used[index].startswith(prefix):",
         "            if False:",
         DISKS,
     ),

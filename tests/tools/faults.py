@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Interrupts every scenario of vm_disks at every command in every way, on the simulated node.
+"""Interrupts every scenario of the modules at every command in every way, on the simulated node.
 
-Usage: faults.py [--seed N] [--workers N] [--scenario NAME ...] [--only POINT [--real]]
+Usage: faults.py [--driver vmadm|proxmox] [--seed N] [--workers N] [--scenario NAME ...] [--only POINT [--real]]
 
 A point is SCENARIO:KIND:N, with more KIND:N for faults during the runs after the first. Exits 1 on failures.
 """
@@ -28,7 +28,6 @@ importlib.import_module("tests.conftest")  # makes collection and simulator impo
 from tests.faults import campaign
 from tests.faults.campaign import Job, Verdict
 from tests.faults.driver import Point
-from tests.faults.scenarios import SCENARIOS
 
 EXPLAINED = 20
 PROGRESS = 10
@@ -40,10 +39,16 @@ def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, default=int(os.environ.get("FLEXDISK_SEED") or random.randrange(1_000_000)))
     parser.add_argument("--workers", type=int, default=os.cpu_count())
-    parser.add_argument("--scenario", action="append", choices=[*SCENARIOS])
+    parser.add_argument("--driver", default=campaign.VMADM, choices=[*campaign.SCENARIOS_OF])
+    parser.add_argument("--scenario", action="append")
     parser.add_argument("--only", type=Point.parse, help="SCENARIO:KIND:N")
     parser.add_argument("--real", action="store_true", help="run that point through real processes")
-    return parser.parse_args()
+    arguments = parser.parse_args()
+    known = campaign.SCENARIOS_OF[arguments.driver]
+    wanted = [*(arguments.scenario or ()), *([arguments.only.scenario] if arguments.only else ())]
+    for name in (one for one in wanted if one not in known):
+        parser.error(f"{arguments.driver} has no scenario {name}; it has: {', '.join(known)}")
+    return arguments
 
 
 def one(job: Job) -> int:
@@ -57,11 +62,11 @@ def main() -> int:
     """Returns the exit status."""
     arguments = parse()
     if arguments.only:
-        return one(Job(arguments.only, arguments.real))
-    names = arguments.scenario or list(SCENARIOS)
-    print(f"faults: seed {arguments.seed}, {arguments.workers} processes", flush=True)
+        return one(Job(arguments.only, arguments.real, arguments.driver))
+    names = arguments.scenario or list(campaign.SCENARIOS_OF[arguments.driver])
+    print(f"faults: {arguments.driver}, seed {arguments.seed}, {arguments.workers} processes", flush=True)
     start = time.monotonic()
-    wanted = [job for name in names for job in campaign.jobs(name, arguments.seed)]
+    wanted = [job for name in names for job in campaign.jobs(name, arguments.seed, arguments.driver)]
     verdicts = defaultdict(list)
     failed: list[Verdict] = []
     total = len(wanted)
@@ -72,8 +77,8 @@ def main() -> int:
         if verdict.complaints:
             failed.append(verdict)
             print_failure(verdict, len(failed))
-    odd = [f"{name}: {text}" for name in names for text in campaign.prepared(name)[1].complaints]
-    report(verdicts, names)
+    odd = [f"{name}: {text}" for name in names for text in campaign.prepared(name, arguments.driver)[1].complaints]
+    report(verdicts, names, arguments.driver)
     for text in odd:
         print(f"UNDISTURBED {text}")
     print(
@@ -90,14 +95,14 @@ def cpu_seconds() -> float:
     return sum(one.ru_utime + one.ru_stime for one in used)
 
 
-def report(verdicts: dict[str, list[Verdict]], names: list[str]) -> None:
+def report(verdicts: dict[str, list[Verdict]], names: list[str], driver: str) -> None:
     """One line for each scenario."""
     print(f"{'scenario':20} {'commands':>8} {'points':>7} {'nested':>7} {'real':>5} {'failures':>8}")
     for name in names:
         mine = verdicts[name]
         nested = sum(len(v.job.point.faults) > 1 for v in mine)
         bad = sum(bool(v.complaints) for v in mine)
-        commands = len(campaign.prepared(name)[1].calls)
+        commands = len(campaign.prepared(name, driver)[1].calls)
         real = sum(v.job.real for v in mine)
         print(f"{name:20} {commands:8} {len(mine):7} {nested:7} {real:5} {bad:8}")
 

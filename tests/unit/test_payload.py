@@ -13,24 +13,24 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 # KiB of the compressed archive. tests/tools/payload.py MODULE shows which files take them.
 BUDGET = {
-    "disk": 326,
-    "disk_adopt": 334,
-    "disk_info": 300,
-    "disk_verify": 373,
-    "group_lease": 187,
+    "disk": 372,
+    "disk_adopt": 380,
+    "disk_info": 315,
+    "disk_verify": 391,
+    "group_lease": 196,
     "guest_growth": 60,
     "guest_growth_info": 70,
-    "host_info": 274,
-    "host_metrics": 240,
-    "host_status": 237,
+    "host_info": 291,
+    "host_metrics": 250,
+    "host_status": 248,
     "host_step": 550,
-    "progress_info": 50,
-    "replica_info": 327,
-    "vm": 353,
-    "vm_disks": 330,
-    "vm_info": 298,
-    "vm_snapshot": 338,
-    "zfs_quota": 344,
+    "progress_info": 52,
+    "replica_info": 342,
+    "vm": 366,
+    "vm_disks": 345,
+    "vm_info": 314,
+    "vm_snapshot": 392,
+    "zfs_quota": 361,
 }
 SLACK = 25  # KiB by which a module may stay below its budget
 
@@ -62,7 +62,7 @@ def test_what_a_module_cannot_need_does_not_travel_with_it(payload):
         assert not [path for path in travels[module] if path.startswith(("plan/", "zfs/", "hypervisor/libvirt_d"))]
     for module in ("disk_info", "host_info", "vm_info", "replica_info", "group_lease"):
         assert not [path for path in travels[module] if path.startswith("engine/steps/apply")], module
-    changing = {"vm_disks"}
+    changing = {"disk", "disk_adopt", "vm_disks", "vm_snapshot"}
     assert {module for module, paths in travels.items() if "hypervisor/pve_disks.py" in paths} == changing
     reading = {"disk_info", "disk_verify", "host_info", "host_metrics", "host_status", "replica_info"}
     reading |= {"vm_info", "zfs_quota", "group_lease"}

@@ -76,6 +76,8 @@ BY_HYPERVISOR = {  # right after the last look
     "engine/moves/vm_departure.py remove_leftovers: delete_config_only": 1,
     "engine/steps/storage.py ByHypervisor.delete_snapshot: self._storage.delete_snapshot": 1,
     "engine/steps/storage.py ByHypervisor.delete_snapshot: super().delete_snapshot": 1,
+    "engine/steps/storage.py ByZfs.delete_snapshot: snapshots.delete_snapshot": 1,  # qm delsnapshot
+    "engine/steps/storage.py ByZfs.roll_back: snapshots.roll_back": 1,  # qm rollback
     "hypervisor/libvirt_connection.py Connection.destroy: domain.destroy": 1,  # it switches a domain off
     "hypervisor/libvirt_disks.py LibvirtDisks.stop: self._domains.destroy": 1,  # as above
 }
@@ -94,7 +96,10 @@ FACTS = {  # that an interrupted run was going back to a snapshot
 }
 # Words of commands in the rooms above and in what they send to other hosts, beside the commands themselves
 SAID = {
+    "hypervisor/pve_disks.py: destroy",  # the name of a step that the driver carries out
     "hypervisor/libvirt_disks.py: destroy",  # a word of libvirt's XML: what happens when a guest has ended
+    "hypervisor/pve_snapshots.py: rollback",  # a command of qm, right after the last look
+    "hypervisor/pve_vm.py: rollback",  # what a VM is locked for
     "fleet/replication/trust.py: receive",  # the receiver of a replica, which the next one is for
     "fleet/replication/trust.py: -F",
 }
@@ -161,7 +166,11 @@ def test_no_play_runs_commands():
 
 
 def test_a_hypervisor_destroys_only_where_a_last_look_comes_before():
-    where = {"apply_vm.delete_vm": "confirm", "storage.delete_snapshot": "confirm_snapshots"}
+    where = {
+        "apply_vm.delete_vm": "confirm",
+        "storage.delete_snapshot": "confirm_snapshots",
+        "storage.roll_back": "confirm_rollback",
+    }
     for place, look in where.items():
         file, function = place.split(".")
         tree = files()[f"engine/steps/{file}.py"]

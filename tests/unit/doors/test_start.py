@@ -12,9 +12,10 @@ from pathlib import Path
 PLUGINS = Path(__file__).parents[3] / "plugins"
 FILES = {path.relative_to(PLUGINS).as_posix(): ast.parse(path.read_text()) for path in sorted(PLUGINS.rglob("*.py"))}
 DOOR = "module_utils/_flexdisk/engine/steps/power.py"
-# What vmadm and virsh start VMs with. A rollback by vmadm starts the VM, whatever it was before.
+# What vmadm, virsh and qm start VMs with. A rollback by vmadm starts the VM, whatever it was before.
 PROGRAMS = {"start", "reboot", "rollback-snapshot", "reset", "sysrq", "boot", "resume"}
 DRIVERS = tuple(f"module_utils/_flexdisk/hypervisor/{name}.py" for name in ("vmadm_disks", "libvirt_disks"))
+PROXMOX = "module_utils/_flexdisk/hypervisor/pve_disks.py"
 MEMORY_OF_GUESTS = "module_utils/_flexdisk/hypervisor/libvirt_memory.py"
 RESTORES = "module_utils/_flexdisk/engine/moves/guest_memory.py"
 MAKES_VMS = "module_utils/_flexdisk/hypervisor/vmadm.py"
@@ -74,6 +75,14 @@ def test_no_program_starts_a_vm_beside():
         and method in ("_checked", "_confirmed", "_vmadm")
     }
     assert words == {(DRIVERS[0], "_confirmed", "start")}
+    commands = {
+        (name, node.elts[1].value)
+        for name, tree in FILES.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Tuple) and [ast.unparse(one) for one in node.elts[:1]] == ["'qm'"]
+        if isinstance(node.elts[1], ast.Constant) and node.elts[1].value in PROGRAMS
+    }
+    assert commands == {(PROXMOX, "start")}
     domains = [
         (name, method)
         for name, tree in FILES.items()

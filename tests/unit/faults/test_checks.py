@@ -7,6 +7,10 @@
 from __future__ import annotations
 
 import pickle
+import re
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +19,8 @@ from tests.faults import checks, driver, world
 from tests.faults.driver import Point
 from tests.faults.node import NodeBackend
 from tests.faults.scenarios import SCENARIOS, WEB
+
+FAULTS = Path(__file__).resolve().parents[2] / "tools" / "faults.py"
 
 DISK = f"zones/{WEB}/disk1"
 
@@ -124,8 +130,8 @@ def test_an_engine_that_loses_data_is_caught(monkeypatch):
     point = Point("shrink", (("kill-before", 5),))
     assert baseline.complaints == driver.judge(point, baseline, NodeBackend(pickle.loads(state))) == []
 
-    def too_far(self, vm, path, size, shrink):
-        whole(self, vm, path, size, shrink)
+    def too_far(self, vm, path, size, planned):
+        whole(self, vm, path, size, planned)
         self._runner(["zfs", "set", "flexdisk:left=x", path[len("/dev/zvol/rdsk/") :]])
         self._runner(["guest", "trim", path[len("/dev/zvol/rdsk/") :], "0", "1"])
 
@@ -155,6 +161,21 @@ def test_what_cannot_be_read_afterwards_is_complained_of(monkeypatch):
 def test_points_can_be_written_and_read():
     point = Point("grow", (("lost", 3), ("kill-after", 12)))
     assert Point.parse(str(point)) == point
-    for text in ("grow", "grow:lost", "grow:lost:x", "shrunk:lost:1", "grow:lots:1"):
+    for text in ("grow", "grow:lost", "grow:lost:x", ":lost:1", "grow:lots:1"):
         with pytest.raises(ValueError, match=r"no such point|invalid literal|shorter"):
             Point.parse(text)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--only", "shrunk:lost:1"],
+        ["--scenario", "shrunk"],
+        ["--only", "vm-make:lost:1", "--driver", "proxmox"],
+        ["--scenario", "unused-attach"],
+    ],
+)
+def test_a_driver_has_scenarios_of_its_own(words):
+    done = subprocess.run([sys.executable, FAULTS, *words], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert re.search(r"(vmadm|proxmox) has no scenario \S+; it has: \S+, ", done.stderr), done.stderr

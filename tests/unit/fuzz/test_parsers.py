@@ -176,7 +176,7 @@ def test_vms_of_proxmox_ve(out, cfg, more):
     cluster = pve_vm.parse_cluster("pve1", cfg, more, more)
     content = out.encode("utf-8", "surrogatepass")
     config = pve_vm.parse_vm(100, content, cluster, "")
-    twins = pve_vm.with_unique_uuids([config, replace(config, proxmox={**config.proxmox, "vmid": 101})], cluster)
+    twins = pve_vm.with_unique_uuids([config, replace(config, proxmox={**config.proxmox, "vmid": 101})], cluster, {})
     for one in (config, *twins, pve_vm.container(100, content, cluster)):
         assert identity.is_uuid(one.uuid)
         assert one.pool == "" or identity.check_pool(one.pool)

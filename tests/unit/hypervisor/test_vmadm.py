@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor import vmadm_read
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.vmadm import Vmadm
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.command import Answer
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.dataset import Dataset
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import DiskConfig
 
@@ -233,8 +234,8 @@ def test_payloads_are_one_kind_of_change_in_json_numbers():
         assert recorded.calls[0][0] == ["vmadm", "update", U]
         sent.append(recorded.payload())
 
-    did("resize_disk", D0, 2048, False)
-    did("resize_disk", D0, 1024, True)
+    did("resize_disk", D0, 2048)
+    did("resize_disk", D0, 1024, Dataset("zones/x", "volume"))
     did("set_flexible", 4096)
     did("set_quota", 3 << 30)
     did("edit_disks", [{"path": D0, "model": "nvme", "boot": True}])

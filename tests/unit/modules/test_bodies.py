@@ -19,6 +19,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engi
     Call,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.run.reading import READING
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.run.snapshotting import SNAPSHOTTING
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.run.whole_vms import WHOLE_VMS
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import Approval, Policy
 
@@ -95,14 +96,19 @@ REPAIRS = {"reads": False, "drivers": VMS_THAT_ARE_THERE}
 @pytest.mark.parametrize(
     ("name", "params", "task", "more"),
     [
-        ("disk_adopt", {"vms": [{"vm": "web01"}], "state": "adopted"}, "disk_adopt (adopted) of web01", {}),
-        ("disk_adopt", {**ALL, "state": "released"}, "disk_adopt (released) of all VMs", {}),
+        (
+            "disk_adopt",
+            {"vms": [{"vm": "web01"}], "state": "adopted"},
+            "disk_adopt (adopted) of web01",
+            {"drivers": CHANGING},
+        ),
+        ("disk_adopt", {**ALL, "state": "released"}, "disk_adopt (released) of all VMs", {"drivers": CHANGING}),
         ("disk_verify", {**VMS, "repair": []}, "disk_verify of web01, db01", READS),
         ("disk_verify", {**ALL, "repair": ["x"]}, "disk_verify of all VMs", REPAIRS),
         ("vm", {"vms": [{"vm": "web01"}]}, "vm of web01", {"every_pool": True, "drivers": WHOLE_VMS}),
         ("vm_disks", {"vms": [{"vm": "web01"}, {"vm": "b"}]}, "vm_disks of web01, b", {"drivers": CHANGING}),
-        ("vm_snapshot", VMS, "vm_snapshot of web01, db01", {}),
-        ("vm_snapshot", ALL, "vm_snapshot of all VMs", {}),
+        ("vm_snapshot", VMS, "vm_snapshot of web01, db01", {"drivers": SNAPSHOTTING}),
+        ("vm_snapshot", ALL, "vm_snapshot of all VMs", {"drivers": SNAPSHOTTING}),
         ("zfs_quota", VMS, "zfs_quota of web01, db01", {"drivers": READING}),
         ("zfs_quota", ALL, "zfs_quota of all VMs", {"drivers": READING}),
         *((name, {}, "", READS) for name in ("disk_info", "host_info", "replica_info", "vm_info")),

@@ -73,8 +73,8 @@ def test_a_disk_keeps_its_key():
         ({"model": "nvme"}, "model 'nvme' is not valid"),
         ({"type": "file"}, "type file is not supported"),
         ({"size": "60GiB", "type": "thick"}, "[InsufficientSpace]"),
-        ({"name": "data", "pci_slot": "virtio7"}, "adds disks, makes them larger"),
-        ({"name": "data", "boot": True}, "adds disks, makes them larger"),
+        ({"name": "data", "pci_slot": "virtio7"}, "attaches and destroys disks, and changes nothing else"),
+        ({"name": "data", "boot": True}, "attaches and destroys disks, and changes nothing else"),
     ],
 )
 def test_what_cannot_be(entry, why):
@@ -83,9 +83,9 @@ def test_what_cannot_be(entry, why):
 
 def test_what_comes_only_while_the_vm_is_stopped():
     world = World(running=True)
-    said = world.refusal({**NEW, "pci_slot": "sata0"}, allow_restart=True)
+    said = world.refusal({**NEW, "pci_slot": "sata0"})
     assert "sata0 is no slot for hot-plug" in said
-    assert "stop it first: no task does so there" in said
+    assert "allow_restart: true allows a shutdown and a start" in said
     world.file = FILE + "hotplug: network,usb\n"
     assert "virtio1 is no slot for hot-plug" in world.refusal(NEW)
 
@@ -172,8 +172,8 @@ def test_interrupted_at_every_command(running):
 def test_a_disk_that_qemu_does_not_have_is_no_disk():
     """The file says so, and QEMU has lost it since."""
     world = World(running=True)
-    sizes = world._sizes
-    world._sizes = lambda path: {key: size for key, size in sizes(path).items() if key != "virtio1"}
+    blocks = world._blocks
+    world._blocks = lambda path: [one for one in blocks(path) if "virtio1" not in one.parts]
     assert "the running QEMU does not have virtio1" in world.converge(NEW).failure["message"]
 
 

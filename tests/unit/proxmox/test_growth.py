@@ -46,10 +46,10 @@ def test_growing_scsi1_keeps_scsi1():
 def test_all_that_is_said_wrong_about_a_disk_is_said_at_once(running):
     world = World(running)
     said = world.refusal(
-        {"name": "data", "size": "1GiB", "dangerous_allow_shrink": True},
-        {"name": "root", "size": "5GiB", "compression": "lz4"},
+        {"name": "data", "size": "1GiB"},
+        {"name": "root", "size": "5GiB", "pci_slot": "virtio7"},
     )
-    assert "data 2 GiB -> 1 GiB" in said
+    assert "data: 2 GiB -> 1 GiB would cut off data" in said
     assert "root" in said
 
 
@@ -87,8 +87,8 @@ def test_a_replication_job_is_named():
 def test_no_quota_and_no_other_change():
     world = World()
     assert "no dataset of its own" in world.refusal(LARGER, vm={"quota": "1GiB"})
-    assert "makes them larger and names them" in world.refusal({"name": "data", "compression": "lz4"})
-    assert "[NotSupported]" in world.refusal({"name": "root"}, vm={"unlisted": "detach"})
+    for entry in ({"type": "sparse"}, {"pci_slot": "scsi3"}):
+        assert "changes nothing else [NotSupported]" in world.refusal({"name": "data", **entry})
 
 
 def test_a_name_is_given_and_changed():
@@ -152,7 +152,7 @@ def _as_failed(answer):
 
 def test_a_monitor_that_does_not_answer_is_asked_before():
     world = World(running=True)
-    world._sizes = _silent
+    world._blocks = _silent
     assert "QEMU does not answer" in world.refusal(LARGER)
     outcome = world.done({"name": "data", "description": "of the shop"})
     assert ["QEMU does not answer" in one for one in outcome.warnings] == [True]

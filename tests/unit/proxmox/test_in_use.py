@@ -172,4 +172,4 @@ def test_a_long_line_takes_no_long_time():
     """Proxmox VE allows files of 1 MiB. In quadratic time this would take hours."""
     storages = pve_storage.parse_storages(STORAGE)
     assert pve_storage.mentioned(storages, "a" * (1 << 20)) == []
-    assert pve_storage.mentioned(storages, "/dev/" * 200000 + " local-zfs:vm-1-a")[-1] == "rpool/data/vm-1-a"
+    assert pve_storage.mentioned(storages, "/dev/" * 200000 + " local-zfs:vm-1-a")[-1].dataset == "rpool/data/vm-1-a"

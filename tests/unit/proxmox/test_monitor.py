@@ -47,20 +47,20 @@ def _answer(server, lines):
 def test_sizes_by_key(tmp_path, monkeypatch):
     event = {"event": "RESUME", "data": {}}
     with monitor(tmp_path, monkeypatch, GREETING, {"return": {}}, BLOCKS) as path:
-        sizes = pve_monitor.sizes(path)
+        sizes = pve_monitor.sizes(pve_monitor.blocks(path))
     assert (sizes["virtio0"], sizes["scsi1"], "ide2" in sizes) == (1 << 30, 2 << 30, False)
     (tmp_path / "100.qmp").unlink()
     with monitor(tmp_path, monkeypatch, GREETING, event, {"return": {}}, BLOCKS) as path:
-        assert pve_monitor.sizes(path)["scsi1"] == 2 << 30
+        assert pve_monitor.sizes(pve_monitor.blocks(path))["scsi1"] == 2 << 30
 
 
 @pytest.mark.parametrize("last", [b"", b"{", b"[1, 2]\n", b'{"error": {"class": "GenericError"}}\n'])
 def test_no_answer_is_no_size(tmp_path, monkeypatch, last):
     with monitor(tmp_path, monkeypatch, GREETING, {"return": {}}, last) as path, pytest.raises(FlexdiskError) as raised:
-        pve_monitor.sizes(path)
+        pve_monitor.sizes(pve_monitor.blocks(path))
     assert raised.value.code in ("HypervisorUnreachable", "UnexpectedOutput")
 
 
 def test_nobody_listens(tmp_path):
     with pytest.raises(FlexdiskError, match="so nobody knows what it has"):
-        pve_monitor.sizes(str(tmp_path / "none"))
+        pve_monitor.blocks(str(tmp_path / "none"))

@@ -25,6 +25,7 @@ def nodes(tmp_path_factory):
     words = ("--name", "web", "--memory", "128", "--virtio0", "local-zfs:8", "--scsi1", "local-zfs:2")
     made.run("pve1", "qm", "create", "100", *words)
     made.run("pve1", "zfs", "set", "flexdisk:name=data", "rpool/data/vm-100-disk-0")
+    made.run("pve1", "qm", "create", "101", "--name", "free", "--memory", "128", "--virtio0", "local-zfs:1")
     made.variables["pve1"] = {"flexible_disks_vms": [{"vm": "web", "disks": [{"name": "root", "size": "9GiB"}]}]}
     return made
 
@@ -55,8 +56,6 @@ def test_what_only_reads(nodes, playbook):
 
 
 REFUSED = {
-    "adopt": NOT_THERE,
-    "snapshot -e flexdisk_vm=web -e flexdisk_snapshot_name=one": NOT_THERE,
     "verify_disks -e flexdisk_verify_repair=orphan_volume": NOT_THERE,
     "stop_vm -e flexdisk_vm=web": LEFT_TO_PROXMOX,
     "delete_vm -e flexdisk_vm=web": LEFT_TO_PROXMOX,
@@ -96,3 +95,61 @@ def test_disks_are_planned_and_changed(nodes):
     status, printed = nodes.play("converge", "--limit", "pve1", "-e", declared)
     assert (status, re.search(r"pve1 .*changed=0 ", printed) is None) == (0, False), printed
     assert files(nodes) == settled
+
+
+def test_one_disk_from_its_beginning_to_its_end(nodes):
+    """By the playbooks for one disk, each of them twice: the second time, nothing changes."""
+
+    def line():
+        return re.search(r"^virtio1: (.*)$", config.read_text(), re.MULTILINE)
+
+    config = nodes.folder / "pve1/root/etc/pve/nodes/pve1/qemu-server/101.conf"
+    words = ("--limit", "pve1", "-e", "flexdisk_vm=free", "-e", "flexdisk_disk=logs")
+    calls = {
+        "add_disk": ("-e", "flexdisk_disk_size=1GiB"),
+        "resize_disk": ("-e", "flexdisk_disk_size=2GiB"),
+        "detach_disk": (),
+        "attach_disk": (),
+        "remove_disk": (),
+    }
+    for playbook, more in calls.items():
+        status, printed = nodes.play(playbook, *words, *more)
+        assert (status, re.search(r"pve1 .*changed=1 ", printed) is None) == (0, False), printed
+        assert (line() is None) == (playbook in ("detach_disk", "remove_disk")), playbook
+        assert "unused" not in config.read_text()
+        if playbook != "add_disk":
+            status, printed = nodes.play(playbook, *words, *more)
+            assert (status, re.search(r"pve1 .*changed=0 ", printed) is None) == (0, False), printed
+        if playbook == "resize_disk":
+            assert line()[1].endswith("size=2G")
+    assert "rpool/flexdisk/" not in nodes.run("pve1", "zfs", "list", "-Ho", "name", "-t", "volume")
+
+
+def test_disks_are_adopted(nodes):
+    named = {"flexdisk_adopt_vms": [{"vm": "free", "disks": [{"pci_slot": "virtio0", "name": "system"}]}]}
+    status, printed = nodes.play("adopt", "--limit", "pve1", "-e", json.dumps(named))
+    assert status == 0, printed
+    assert "system" in nodes.run("pve1", "zfs", "get", "-Ho", "value", "flexdisk:name", "rpool/data/vm-101-disk-0")
+
+
+def test_a_snapshot_is_taken(nodes):
+    """The VM's file lists it, as Proxmox VE does."""
+    words = ("--limit", "pve1", "-e", "flexdisk_vm=web", "-e", "flexdisk_snapshot_name=before")
+    status, printed = nodes.play("snapshot", *words)
+    assert status == 0, printed
+    assert "[before]" in (nodes.folder / "pve1/root/etc/pve/nodes/pve1/qemu-server/100.conf").read_text()
+
+
+def test_names_are_taken_off_again(nodes):
+    """The command of docs/proxmox.md, which changes no file of a VM; twice, and then without what it keeps."""
+    config = nodes.folder / "pve1/root/etc/pve/nodes/pve1/qemu-server/100.conf"
+    before = config.read_text()
+    words = ("--limit", "pve1", "-e", '{"flexdisk_adopt_vms": [{"vm": "web"}]}', "-e", "flexdisk_adopt_state=released")
+    for more, changed in (((), True), ((), False), (("-e", "flexdisk_adopt_forget=true"), True)):
+        status, printed = nodes.play("adopt", *words, *more)
+        assert (status, re.search(r"pve1 .*changed=0 ", printed) is None) == (0, changed), printed
+    assert config.read_text() == before
+    volumes = nodes.run(
+        "pve1", "zfs", "get", "-Hrt", "volume", "-s", "local", "-o", "name,property", "all", "rpool/data"
+    )
+    assert "vm-100-disk-0\tflexdisk" not in volumes

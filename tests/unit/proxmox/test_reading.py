@@ -73,6 +73,7 @@ def test_a_vm_and_its_disks(pve):
         "protection": False,
         "pending": [],
         "snapshots": [],
+        "unfinished": [],
         "unused": {"unused0": "rpool/data/vm-100-disk-2"},
         "ha": False,
         "replication": [],
@@ -171,7 +172,7 @@ def test_findings(pve):
 
 LEFT_ALONE = {
     "scsi2: ceph:vm-101-disk-1,size=1G": "is not a volume of a storage of type zfspool",
-    "scsi2: gone:vm-101-disk-1,size=1G": "is not a volume of a storage of type zfspool",
+    "scsi2: gone:vm-101-disk-1,size=1G": "no storage is called gone",
     "scsi2: elsewhere:vm-101-disk-1": "storage elsewhere is not active on node pve1",
     "scsi2: /dev/zvol/rpool/data/vm-101-disk-1": "it is named by its path",
     "scsi2: local-zfs:vm-100-disk-3": "its volume is called after VM 100, which Proxmox VE destroys with that VM",
@@ -237,10 +238,12 @@ def test_bytes_that_are_no_text(pve):
     assert {vm["alias"] for vm in pve("vm_info")["vms"]} == {"web", "d\ufffdb"}
 
 
-def test_only_one_pool_is_read(pve):
+def test_vms_of_one_pool_are_read_with_all_their_disks(pve):
+    """The pool of a VM is that of the disk that it boots from."""
     vm = only(pve("vm_info", pool="rpool"), "web")
-    assert [disk["key"] for disk in vm["disks"]] == ["virtio0"]
-    assert "unread_pool" in {one["kind"] for one in pve("disk_verify", pool="rpool")["findings"]}
+    assert [disk["key"] for disk in vm["disks"]] == ["virtio0", "scsi1"]
+    assert "unread_pool" not in {one["kind"] for one in pve("disk_verify", pool="rpool")["findings"]}
+    assert pve("vm_info", pool="tank")["vms"] == []
 
 
 def test_space_of_the_host(pve):

@@ -178,6 +178,10 @@ NO_RECORDS = (
     '{"disks": {}, "flexible_disk_size": true}',
     '{"disks": {"zz": {}}}',
     '{"disks": {"%s": {"name": 7}}}' % SERIAL,
+    '{"disks": {}, "detached": []}',
+    '{"disks": {}, "detached": {"%s": {"name": "data"}}}' % DATA,
+    '{"disks": {}, "detached": {"%s": {"name": "data", "volume": 7}}}' % DATA,
+    '{"disks": {}, "detached": {"x": {"name": "data", "volume": "tank/x"}}}',
 )
 
 
@@ -188,7 +192,7 @@ def test_what_is_no_record(number):
 
 
 def test_a_record_is_read_as_it_was_written():
-    made = VmRecord({SERIAL: {"name": "data", "uuid": DATA}}, 1024)
+    made = VmRecord({SERIAL: {"name": "data", "uuid": DATA}}, 1024, {DATA: {"name": "data", "volume": "tank/x"}})
     assert vm_record.parse(vm_record.render(made)) == made
 
 
@@ -296,11 +300,12 @@ def test_what_is_gone_for_good_is_given_up_by_name():
     world.four_steps({"name": "data", "size": "2GiB"})
 
 
-def test_a_disk_that_is_there_is_never_forgotten():
+def test_a_disk_that_is_there_is_destroyed_and_not_only_forgotten():
     world = World()
-    world.done(SHOP)
-    assert "[NotSupported]" in world.refusal({"name": "data", "state": "absent"})
-    assert SERIAL in record(world)["disks"]
+    world.done({**SHOP, "preserve": False})
+    done = world.four_steps({"name": "data", "state": "absent"})
+    assert ("DESTROYED" in done.diff, "forgotten" in done.diff) == (True, False)
+    assert SERIAL not in record(world)["disks"]
 
 
 def test_a_line_without_a_volume():

@@ -22,14 +22,11 @@ from .conftest import WEB
 from .test_reading import READING
 
 WITHOUT_HOST = {"guest_growth", "guest_growth_info", "progress_info"}  # they run in guests, or ask no hypervisor
-CHANGING = {"vm_disks"}
+CHANGING = {"disk", "disk_adopt", "vm_disks", "vm_snapshot"}
 REFUSED = {
-    "disk": ({"name": "data", "size": 64}, module_run.NOT_THERE),
-    "disk_adopt": ({"vms": [{"vm": "web"}]}, module_run.NOT_THERE),
     "disk_verify": ({"repair": ["orphan_volume"]}, module_run.NOT_THERE),
     "group_lease": ({"group": "web", "token": WEB, "holder": "deploy"}, module_run.NOT_THERE),
     "vm": ({"vms": [{"vm": "web"}]}, LEFT_TO_PROXMOX),
-    "vm_snapshot": ({"vms": ["web"], "name": "one"}, module_run.NOT_THERE),
 }
 
 

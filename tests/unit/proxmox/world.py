@@ -64,13 +64,19 @@ class Killed(BaseException):
     """The module is dead: nothing of it runs any more."""
 
 
+def _pools(gib: int, vdev: str) -> list[PoolSpec]:
+    vdevs = {"rpool": "disk", "tank": vdev}
+    disks = {"disk": 1, "raidz1": 3}
+    return [PoolSpec(n, gib << 30, 12, [{"type": v, "disks": disks[v]}], "2.3") for n, v in vdevs.items()]
+
+
 class World:
     """A node with one VM, which has a disk in each of two pools; the second is thick."""
 
-    def __init__(self, running: bool = False, pool_gib: int = 64) -> None:
+    def __init__(self, running: bool = False, pool_gib: int = 64, vdev: str = "disk") -> None:
         directory = Path(tempfile.mkdtemp(prefix="pve"))
-        weakref.finalize(self, shutil.rmtree, directory)
-        self.node = Node.create(directory, [PoolSpec(n, pool_gib << 30, version="2.3") for n in ("rpool", "tank")])
+        weakref.finalize(self, shutil.rmtree, directory, ignore_errors=True)
+        self.node = Node.create(directory, _pools(pool_gib, vdev))
         on_node.install(self.node, "rpool")
         self.files = directory / on_node.FOLDER
         self.run("zfs", "create", "tank/vms")
@@ -146,11 +152,11 @@ class World:
 
         return self.spoil(len(self.calls), list(argv), real) if self.spoil else real(argv)
 
-    def _sizes(self, path: str) -> dict[str, int]:
+    def _blocks(self, path: str) -> list[pve_monitor.Block]:
         vmid = re.sub(r".*/(\d+)\.qmp", r"\1", path)
         monitor, qemu = Monitor(), on_node.NodeHost(self.node).state["running"][vmid]
         asked = [monitor.answer(qemu, {"execute": question}) for question in pve_monitor._QUESTIONS]
-        return dict(pve_monitor.parse_sizes(asked[-1]))
+        return list(pve_monitor.parse_blocks(asked[-1]))
 
     @property
     def driver(self) -> ProxmoxDisks:
@@ -158,13 +164,19 @@ class World:
 
     @property
     def zfs(self) -> Zfs:
-        return Zfs(self._runner, self.node.sleep)
+        return Zfs(self._runner, self.node.sleep, pipe=self._pipe)
 
-    def converge(self, *disks: dict[str, Any], check: bool = False, vm: Any = None, **policy: Any) -> Outcome:
+    def _pipe(self, first: Sequence[str], second: Sequence[str]) -> tuple[Answer, Answer]:
+        sent = self._runner(first)
+        return sent, self._runner(second, sent.stdout)
+
+    def converge(
+        self, *disks: dict[str, Any], check: bool = False, vm: Any = None, pool: str | None = None, **policy: Any
+    ) -> Outcome:
         declared = {"vm": "web", "unlisted": "keep", "disks": list(disks), **(vm or {})}
         self.calls.clear()
-        with patch.object(pve_monitor, "sizes", self._sizes):
-            return converge(self.zfs, self.driver, [declared], Policy(**policy), None, check)
+        with patch.object(pve_monitor, "blocks", self._blocks):
+            return converge(self.zfs, self.driver, [declared], Policy(**policy), pool, check)
 
     def done(self, *disks: dict[str, Any], **more: Any) -> Outcome:
         outcome = self.converge(*disks, **more)
@@ -184,9 +196,22 @@ class World:
         done: Outcome = four_steps(self, lambda check: self.converge(*disks, check=check, **more))
         return done
 
+    def four_steps_of(self, declared: list[dict[str, Any]]) -> Outcome:
+        """As four_steps(), of several VMs."""
+
+        def go(check: bool) -> Outcome:
+            with patch.object(pve_monitor, "blocks", self._blocks):
+                return converge(self.zfs, self.driver, declared, Policy(), None, check)
+
+        done: Outcome = four_steps(self, go)
+        return done
+
     def vm(self) -> Vm:
+        return self.vm_of(VM)
+
+    def vm_of(self, uuid: str) -> Vm:
         host = observe(self.zfs, self.driver)
-        return next(vm for vm in host.vms if vm.config.uuid == VM)
+        return next(vm for vm in host.vms if vm.config.uuid == uuid)
 
     def disks(self) -> dict[str, Disk]:
         return {disk.name: disk for disk in self.vm().disks}
@@ -236,6 +261,13 @@ def faults(make: Callable[[], World], *disks: dict[str, Any], **more: Any) -> It
             yield from (
                 Fault(number, torn=torn, kills=kills) for torn in range(1, steps + 1) for kills in (False, True)
             )
+
+
+def changes_of(world: World, go: Callable[[], Any]) -> list[int]:
+    """Run a task. Return the numbers of its commands that may change something."""
+    world.calls.clear()
+    go()
+    return [number for number, argv in enumerate(world.calls, 1) if changes(argv)]
 
 
 def _steps(make: Callable[[], World], number: int, *disks: dict[str, Any], **more: Any) -> int:

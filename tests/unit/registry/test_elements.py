@@ -27,6 +27,10 @@ def known(bench: Bench) -> Bench:
     if bench.kind == "vmadm":
         bench.host.run("vmadm", "update", ONE, stdin=json.dumps({"update_disks": [{"path": path, **OPTIONS}]}))
         return bench
+    if bench.kind == "proxmox":
+        file = bench.host.config(ONE)
+        file.write_text(file.read_text().replace("disk-1,", "disk-1,cache=writeback,iothread=1,"))
+        return bench
     text = bench.host.domains.xml(ONE, False)
     old = text[text.index("<driver", text.rindex("<disk", 0, text.index(path))) :]
     bench.host.domains.add(text.replace(old, "".join(PARTS) + old.partition("/>")[2]))

@@ -90,7 +90,7 @@ def built(kind, name):
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-@pytest.mark.parametrize("kind", ["vmadm", "libvirt"])
+@pytest.mark.parametrize("kind", ["vmadm", "libvirt", "proxmox"])
 def test_a_second_run_ends_it(kind, name):
     """After a change is before the next one. So both are tried of the last one, and of each with FLEXDISK_FULL=1."""
     bench, entry, _digests = prepared(kind, name)

@@ -102,6 +102,10 @@ def test_no_message_names_a_module_to_who_runs_a_playbook():
     ("module", "playbook"),
     [
         ("it is not whole: x; vm_disks puts it right", "x; the playbook converge (flexible_disks_vms) puts it right"),
+        (
+            "; vm_snapshot with state=absent deletes two",
+            "; the playbook snapshot with -e flexdisk_snapshot_state=absent deletes two",
+        ),
         ("vm_disks with adopt: true moves it in", "with adopt: true in flexible_disks_vms, moves it in"),
         (
             "disk_verify with repair: received_property sets it",

@@ -200,15 +200,20 @@ def is_installed(directory: str) -> bool:
     return os.path.isdir(os.path.join(directory, FOLDER))
 
 
+def link_files(directory: str) -> None:
+    """Make the folders and links of /etc/pve for a node in a directory."""
+    root = os.path.join(directory, FOLDER)
+    os.makedirs(f"{root}/etc/pve/nodes/{NODE}/qemu-server", exist_ok=True)
+    for link, target in _LINKS.items():
+        if not os.path.islink(root + link):
+            os.symlink(target, root + link)
+
+
 def install(node: Node, pool: str) -> None:
     """Make the simulated node one of Proxmox VE: the folders and links of /etc/pve, and a storage.cfg."""
     host = NodeHost(node)
     if node.directory is not None:
-        root = os.path.join(node.directory, FOLDER)
-        os.makedirs(f"{root}/etc/pve/nodes/{NODE}/qemu-server", exist_ok=True)
-        for link, target in _LINKS.items():
-            if not os.path.islink(root + link):
-                os.symlink(target, root + link)
+        link_files(str(node.directory))
     if host.read(STORAGE_CFG) is None:
         host.write(STORAGE_CFG, DEFAULT_STORAGE.format(pool=pool))
     if node.zfs(["list", "-H", "-o", "name", f"{pool}/data"])[0] != 0:

@@ -102,9 +102,9 @@ def start(run: Run, vmid: int, main: Values) -> None:
             taken.append(one["identity"])
     number = int(run.host.state.get("last_pid", FIRST_PID)) + 1
     run.host.state["last_pid"] = number
+    run.host.write(f"/proc/{number}/comm", "kvm\n")
     qemus(run)[str(vmid)] = {"pid": number, "plugged": entries}
     run.host.write(pid_path(vmid), f"{number}\n")
-    run.host.write(f"/proc/{number}/comm", "kvm\n")
 
 
 def _refuse_arguments(run: Run, main: Values) -> None:

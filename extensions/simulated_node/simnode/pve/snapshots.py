@@ -11,6 +11,7 @@ from typing import Dict, List, Tuple
 
 from simnode.pve import cluster, config_text, drive, power, qemu, settings, storage, vmfile
 from simnode.pve.config_text import VmConfig
+from simnode.pve.create import new_uuid
 from simnode.pve.errors import NotRecorded, ParameterError, PveError
 from simnode.pve.task import Run
 
@@ -66,6 +67,8 @@ def take(run: Run, vmid: int, name: str, options: Options) -> None:
 
 
 def _check_name(name: str) -> None:
+    if name.lower() in RESERVED and name not in RESERVED:
+        raise NotRecorded(f"a snapshot with the name '{name}', which differs from a reserved one in case only")
     if name in RESERVED:
         raise PveError(f"unable to use snapshot name '{name}' (reserved name)", 2)
     if len(name) > MAX_NAME:
@@ -218,6 +221,8 @@ def _rolled_back(run: Run, vmid: int, config: VmConfig, name: str) -> VmConfig:
     if "description" in config.main:
         main["description"] = config.main["description"]
     main["parent"] = name
+    if "vmgenid" in main:
+        main["vmgenid"] = new_uuid(run)
     retained = set(config_text.volumes(main).values())
     pending = set(config_text.volumes(config.pending).values()) - set(config_text.volumes(config.main).values())
     if pending:

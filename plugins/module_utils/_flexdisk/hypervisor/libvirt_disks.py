@@ -51,6 +51,7 @@ class LibvirtDisks:
     records = None
     waiting = None
     guests = None
+    snapshots = None
     vms_as_a_whole: t.Optional[WholeVms] = None
 
     def __init__(self, domains: Domains, uri: str, pause: t.Callable[[float], None] = time.sleep) -> None:

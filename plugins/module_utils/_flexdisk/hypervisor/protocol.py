@@ -8,16 +8,33 @@ from __future__ import annotations
 import typing as t
 
 from ..model.capabilities import Capabilities
+from ..model.dataset import Dataset, DatasetId
 from ..model.desired import Description, ImageFile, NewVm
 from ..model.resources import Resources
-from ..model.vm import VmConfig, VmRecord
+from ..model.vm import GuestDisk, VmConfig, VmRecord
 
 
 class Resizing(t.Protocol):
     """The command of a hypervisor that resizes volumes itself. Else the engine does."""
 
-    def resize_disk(self, vm: str, path: str, size: int, shrink: bool) -> None:
-        """Resize a disk, and tell a running guest. shrink: the user permits a smaller size."""
+    def resize_disk(self, vm: str, path: str, size: int, planned: t.Optional[Dataset] = None) -> None:
+        """Resize a disk, and tell a running guest. planned: the volume that the user permits to be cut off."""
+
+
+class Snapshots(t.Protocol):
+    """Snapshots that a hypervisor keeps in the configurations of VMs, by their own names."""
+
+    def create_snapshot(self, vm: str, name: str) -> None:
+        """Take a snapshot of all disks of the VM."""
+
+    def delete_snapshot(self, vm: str, name: str) -> None:
+        """Delete a snapshot, also what an interrupted command has left of it."""
+
+    def roll_back(self, vm: str, name: str, parts: t.Sequence[DatasetId]) -> None:
+        """Bring a stopped VM back to its newest snapshot, with its settings. It stays stopped.
+
+        parts: the snapshots of its volumes.
+        """
 
 
 class Storage(Resizing, t.Protocol):
@@ -61,6 +78,15 @@ class Guests(t.Protocol):
 
     def disk_sizes(self, vm: str) -> t.Mapping[str, int]:
         """Return the bytes of each disk that a running VM has, by its path. This starts no process."""
+
+    def opened(self, vm: str = "") -> t.Sequence[GuestDisk]:
+        """Return what a running VM, or each of them, has open, whatever its configuration says."""
+
+    def unused(self, vm: str, volume: str) -> t.ContextManager[None]:
+        """Keep a VM from being changed and started, while a volume changes that no VM uses.
+
+        Raises FlexdiskError Changed if one uses the volume, or the VM has changed since it was read; Busy.
+        """
 
 
 class GuestMemory(t.Protocol):
@@ -187,6 +213,10 @@ class Hypervisor(t.Protocol):
         """Takes back changes that wait; None if the hypervisor makes every change at once."""
 
     @property
+    def snapshots(self) -> t.Optional[Snapshots]:
+        """Takes and deletes snapshots of VMs; None if Storage or ZFS does."""
+
+    @property
     def guests(self) -> t.Optional[Guests]:
         """What running guests have; None if a later run can tell them what an interrupted one has not."""
 
@@ -227,7 +257,7 @@ class Hypervisor(t.Protocol):
         """Add root ports with these numbers to a stopped VM."""
 
     def forget_disk(self, vm: str, path: str) -> None:
-        """Remove a disk from the configuration. Its volume may have been renamed before."""
+        """Remove a disk from the configuration, or what that still says of one whose volume has been renamed."""
 
     def stop(self, vm: str, timeout: int, force: bool) -> None:
         """Stop the VM. A guest that still runs after timeout seconds is an error, unless force permits to halt it."""

@@ -9,6 +9,8 @@ import re
 import typing as t
 
 from ..model.errors import FlexdiskError
+from ..model.vm import DiskElement
+from ..rules.disk_element import ONLY
 
 # How many keys each bus has.
 BUSES: t.Mapping[str, int] = {"ide": 4, "sata": 6, "scsi": 31, "virtio": 16}
@@ -129,11 +131,37 @@ def check_options(key: str, disk: PveDisk) -> None:
     if not _VOLUME_ID.fullmatch(disk.volume):
         raise FlexdiskError("UnexpectedOutput", f"'{disk.volume}' names no volume, so the line cannot be read")
     for name, value in disk.options.items():
-        known = _NUMBER if bus in BUSES and _LIMIT.fullmatch(name) else _OPTIONS[bus].get(name)
+        known = _values_of(bus, name)
         if known is None:
             raise FlexdiskError("UnexpectedOutput", f"{bus} disks have no option {name}, so the line cannot be read")
         if not known.fullmatch(value):
             raise FlexdiskError("UnexpectedOutput", f"{name}={value} is no value of {name}, so it cannot be read")
+
+
+def _values_of(bus: str, name: str) -> t.Optional[t.Pattern[str]]:
+    return _NUMBER if bus in BUSES and _LIMIT.fullmatch(name) else _OPTIONS[bus].get(name)
+
+
+def element(disk: PveDisk) -> DiskElement:
+    """Return the options of a disk that it keeps while it is detached: all but its serial and its size."""
+    needs, claims = [], []
+    for name, value in but_for(disk, "serial").items():
+        buses = [bus for bus in BUSES if _values_of(bus, name)]
+        needs += [f"{name}={value}{ONLY}{' and '.join(buses)} disks have"] if len(buses) < len(BUSES) else []
+        claims += [f"{name}={value}"] if name == "wwn" else []
+    return DiskElement(",".join(words(disk)), needs=tuple(sorted(needs)), claims=tuple(claims))
+
+
+def words(disk: PveDisk) -> t.Tuple[str, ...]:
+    """Return the options of a disk but for its serial and its size, each as it is written."""
+    return tuple(f"{name}={value}" for name, value in sorted(but_for(disk, "serial").items()))
+
+
+def options_of(text: str, without: t.Iterable[str]) -> t.Dict[str, str]:
+    """Return the options in the text of an element(). without: the needs and claims that the VM cannot meet."""
+    lost = {reason.partition("=")[0] for reason in without}
+    pairs = (word.partition("=") for word in text.split(",") if word)
+    return {name: value for name, _equals, value in pairs if name not in lost}
 
 
 def render(disk: PveDisk) -> str:

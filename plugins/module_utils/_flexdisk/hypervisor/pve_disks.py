@@ -9,6 +9,7 @@ read again, whatever the exit status was.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import time
@@ -16,22 +17,29 @@ import typing as t
 from dataclasses import replace
 
 from ..model.command import Runner
-from ..model.dataset import ZVOL
+from ..model.dataset import ZVOL, Dataset
 from ..model.errors import FlexdiskError
 from ..model.sizes import MIB, render_apart
 from ..model.text import visible
-from ..model.vm import VmConfig, VmRecord
+from ..model.vm import GuestDisk, VmConfig, VmRecord
 from ..rules import vm_record
 from ..rules.identity import serial_of
-from . import pve_disk, pve_monitor, pve_qm, pve_vm, whole_files
+from ..rules.layout import within
+from ..rules.usage import uses
+from . import pve_disk, pve_lock, pve_monitor, pve_qm, pve_storage, pve_vm, whole_files
 from .pve_config import VmFile
 from .pve_vms import ProxmoxVms
 
-_PATIENCE = 600  # a volume whose device does not come takes five minutes
+PATIENCE = 600  # seconds; a volume whose device does not come takes five minutes
 _NOT_BEGUN = ("Changed", "InUse", "Busy", "ReadOnly")  # qm looks for these before it writes anything
-_LIVE = frozenset(("identity", "grow", "create", "attach", "flexible", "give_up"))
-_ABILITIES = _LIVE | {"copy", "edit uuid", "flexible", "remember"}
-_SCOPE = "on Proxmox VE, this release adds disks, makes them larger and names them, and changes nothing else"
+_LEAVING = frozenset(("detach", "park", "destroy", "destroy_parked", "forget"))
+_LIVE = (
+    frozenset(("identity", "grow", "create", "attach", "compression", "flexible", "give_up", "normalise")) | _LEAVING
+)
+_ABILITIES = _LIVE | {"copy", "edit uuid", "flexible", "remember", "move in", "shrink", "stop", "start"}
+_SCOPE = (
+    "on Proxmox VE, this release adds, names, resizes, detaches, attaches and destroys disks, and changes nothing else"
+)
 
 
 class _Place(t.NamedTuple):
@@ -79,19 +87,52 @@ class ProxmoxDisks(ProxmoxVms):
         """Whether the cluster has a quorum; True if pmxcfs does not say, as on a node without a cluster."""
         return not re.search(r'"quorate"\s*:\s*0', self._text(f"{pve_vm.CLUSTER}/.members"))
 
-    def resize_disk(self, vm: str, path: str, size: int, shrink: bool) -> None:
+    def resize_disk(self, vm: str, path: str, size: int, planned: t.Optional[Dataset] = None) -> None:
         """Make a disk larger. qm sets the volume, tells QEMU, and writes the size to the file, in this order."""
-        if shrink:
-            raise FlexdiskError("NotSupported", f"{path} cannot become smaller: {_SCOPE}")
         place = self._place(vm, path)
+        if planned is not None:
+            self._shrink(place, size, planned)
+            return
         if self._process(place.vmid):
             self._qemu_size(place)  # if it cannot be asked, nothing is begun
         argv = ("qm", "disk", "resize", str(place.vmid), place.key, f"{size}M", "--digest", place.file.digest)
-        answer = self._runner(argv, timeout=_PATIENCE)
+        answer = self._runner(argv, timeout=PATIENCE)
         lacking = self._not_resized(place, size * MIB) or self._dropped(place)
         if lacking:
             raise pve_qm.failure(argv, answer, lacking)
         self.vms()
+
+    def _shrink(self, place: _Place, size: int, planned: Dataset) -> None:
+        """Make a disk of a stopped VM smaller, which qm refuses. Then the file gets the size by writing the disk again.
+
+        While the volume is changed, nothing can start the VM: its guest would write behind the end. If it is not the
+        planned one any more, or has another size, more would be cut off than the plan has said.
+        """
+        argv = ("zfs", "set", f"volsize={size}M", place.dataset)
+        with pve_lock.held(self._root, place.vmid, self.pause):
+            if self._file(place.vmid).digest != place.file.digest:
+                raise FlexdiskError("Changed", f"the file of VM {place.vmid} was changed by something else")
+            if self._process(place.vmid):
+                raise FlexdiskError("Changed", f"VM {place.vmid} runs by now, and {place.label} cannot become smaller")
+            self._check_planned(planned)
+            answer = self._runner(argv)
+        volume = self._volsize(place.dataset)
+        if volume != size * MIB:
+            text = "%s has %s, not %s" % (place.dataset, *render_apart(volume, size * MIB))
+            raise pve_qm.failure(argv, answer, text)
+        self._set(place, place.disk.options)
+
+    def _check_planned(self, planned: Dataset) -> None:
+        """Raise FlexdiskError Changed unless a volume is the one that was planned with, and as large."""
+        answer = self._runner(("zfs", "get", "-Hpo", "value", "guid,volsize", planned.name))
+        guid, volsize = (*answer.stdout.split(), "", "")[:2]
+        if answer.rc != 0 or not (guid.isdigit() and volsize.isdigit()):
+            raise FlexdiskError("UnexpectedOutput", f"{planned.name} cannot be read: {answer.stderr.strip()}")
+        if guid != str(planned.guid):
+            raise FlexdiskError("Changed", f"{planned.name} is another volume by now; nothing was cut off")
+        if volsize != str(planned.volsize):
+            sizes = render_apart(int(volsize), planned.volsize)
+            raise FlexdiskError("Changed", "%s has %s by now, not %s; nothing was cut off" % (planned.name, *sizes))
 
     def _not_resized(self, place: _Place, size: int) -> str:
         """Return what has not the new size, as a sentence; "" if everything has it."""
@@ -127,10 +168,36 @@ class ProxmoxDisks(ProxmoxVms):
         sizes = self._qemu_sizes(config.proxmox["vmid"])
         return {entry.path: sizes[entry.key] for entry in config.disks if entry.volume and entry.key in sizes}
 
+    def opened(self, vm: str = "") -> t.List[GuestDisk]:
+        storages, result = self._cluster().storages, []
+        for config in (one for one in self._seen.values() if vm in ("", one.uuid)):
+            vmid = config.proxmox.get("vmid", 0)
+            for block in self._blocks(vmid) if vmid and self._process(vmid) else ():
+                volumes = tuple(one.dataset for one in pve_storage.mentioned(storages, block.text))
+                key = next((part for part in block.parts if pve_disk.is_disk_key(part)), "")
+                result.append(GuestDisk(config.uuid, config.label, key, volumes))
+        return result
+
+    @contextlib.contextmanager
+    def unused(self, vm: str, volume: str) -> t.Iterator[None]:
+        config = self._seen.get(vm) or self.vm(vm)
+        with pve_lock.held(self._root, config.proxmox["vmid"], self.pause):
+            users = [one.label for one in super().vms() if volume in uses(one)]
+            opened = self.opened() if within(config, volume) else ()
+            users += [one.label for one in opened if volume in one.volumes]
+            if users:
+                raise FlexdiskError("Changed", f"{users[0]} uses {volume} since it was read; nothing was done with it")
+            self._unchanged(vm)
+            yield
+
     def write_record(self, vm: str, record: VmRecord) -> None:
-        """Replace the record of a VM. pmxcfs has neither modes nor a disk to wait for."""
+        """Replace the record of a VM, or remove one that says nothing. pmxcfs has no modes, and no disk to wait for."""
         path = pve_vm.record_file(vm)
         try:
+            if not vm_record.says_something(record):
+                os.unlink(self._root + path)
+                self.vms()
+                return
             os.makedirs(os.path.dirname(self._root + path), exist_ok=True)
             whole_files.replace(self._root + path, vm_record.render(record), mode=None, durable=False)
         except OSError as exc:
@@ -149,24 +216,103 @@ class ProxmoxDisks(ProxmoxVms):
         vmid, key, dataset = config.proxmox["vmid"], disk["pci_slot"], disk["path"][len(ZVOL) :]
         if key in file.main.values:
             raise FlexdiskError("Changed", f"{key} of VM {vmid} is taken by now")
+        if not disk["uuid"]:
+            raise FlexdiskError("IdentityMismatch", f"{dataset} has no uuid for the serial of {key} of VM {vmid}")
         place = _Place(vmid, key, pve_disk.PveDisk(self._volume_id(dataset), {}), dataset, file)
-        self._set(place, {"serial": serial_of(disk["uuid"])})
+        options = pve_disk.options_of(disk.get("element", ""), disk.get("without", ()))
+        self._set(place, {**options, "serial": serial_of(disk["uuid"])})
+
+    def forget_disk(self, vm: str, path: str) -> None:
+        """Take a disk out of a VM. qm keeps its volume as C(unusedN); call this again when the volume has been renamed.
+
+        qm destroys the volume of an C(unusedN) that it forgets, so that must not be there any more.
+        """
+        config, file = self._fresh(vm)
+        if any(one.path == path and one.volume for one in config.disks):
+            self._take_out(self._place(vm, path))
+            return
+        dataset, storages = path[len(ZVOL) :], self._cluster().storages
+        values = file.main.values
+        keys = [key for key in values if pve_disk.is_unused_key(key)]
+        keys = [key for key in keys if dataset == pve_vm.unused_volume(values[key], storages)]
+        if keys:
+            self._forget_unused(config.proxmox["vmid"], keys, dataset, file)
+
+    def _take_out(self, place: _Place) -> None:
+        running = self._process(place.vmid)
+        if running:
+            self._qemu_sizes(place.vmid)  # if it cannot be asked, nothing is begun
+        argv = ("qm", "set", str(place.vmid), "--delete", place.key, "--digest", place.file.digest)
+        answer = self._runner(argv, timeout=PATIENCE)
+        lacking = self._not_out(place) or self._dropped(place, [place.key])
+        if lacking:
+            failure = pve_qm.failure(argv, answer, lacking)
+            left = self._put_back(place, failure.code)
+            raise FlexdiskError(failure.code, f"{failure.message}{left}{self._lost_by_guest(place, failure.code)}")
+        self.vms()
+
+    def _not_out(self, place: _Place) -> str:
+        """Return where a disk still is, as a sentence; "" if nothing but an C(unusedN) has it."""
+        file = self._file(place.vmid)
+        if place.key in file.main.values:
+            return f"{place.label} is still there"
+        if place.key in pve_vm.pending_keys(file):
+            return f"the removal of {place.label} waits for a stop of the VM"
+        if self._process(place.vmid) and place.key in self._qemu_sizes(place.vmid):
+            return f"the running QEMU still has {place.key}"
+        return ""
+
+    def _put_back(self, place: _Place, code: str) -> str:
+        """Take back the removal of a disk that waits, if the command has begun it. Return what is left."""
+        file = self._file(place.vmid)
+        keys = pve_vm.pending_keys(file)
+        ours = bool(keys) and pve_vm.leaves(file) == place.key and code not in _NOT_BEGUN
+        if keys and not ours:
+            return f"; somebody else's change of {', '.join(keys)} waits for a stop of the VM, and stays there"
+        return self._reverted(place.vmid, keys) if keys else ""
+
+    def _lost_by_guest(self, place: _Place, code: str) -> str:
+        """Return whether the running QEMU has a disk that its guest has not given up, as the end of a text."""
+        if code != "GuestHoldsDisk" or place.key not in self._file(place.vmid).main.values:
+            return ""
+        again = "QEMU lacks it then, until the VM has been stopped and started, or this task has been done"
+        with contextlib.suppress(FlexdiskError):
+            if self._process(place.vmid) and place.key not in self._qemu_sizes(place.vmid):
+                return f"; the guest has lost the disk, which the VM keeps: {again}"
+        return f"; the VM keeps the disk. If the guest gives it up later: {again}"
+
+    def _forget_unused(self, vmid: int, keys: t.Sequence[str], dataset: str, file: VmFile) -> None:
+        if self._exists(dataset):
+            raise FlexdiskError("Changed", f"{dataset} is there again, and qm would destroy it with {', '.join(keys)}")
+        argv = ("qm", "set", str(vmid), "--delete", ",".join(keys), "--digest", file.digest)
+        answer = self._runner(argv, timeout=PATIENCE)
+        left = [key for key in keys if key in self._file(vmid).main.values]
+        if left:
+            text = f"{', '.join(left)} of VM {vmid} still names {dataset}, which is not there"
+            raise pve_qm.failure(argv, answer, text)
+        self.vms()
+
+    def _exists(self, dataset: str) -> bool:
+        answer = self._runner(("zfs", "list", "-Ho", "name", dataset))
+        if answer.rc != 0 and "does not exist" not in answer.stderr:
+            raise FlexdiskError("UnexpectedOutput", f"{dataset} cannot be read: {answer.stderr.strip()}")
+        return answer.rc == 0
 
     def _volume_id(self, dataset: str) -> str:
-        """Return what Proxmox VE calls a volume. Two storages may have it: it takes either."""
+        """Return what Proxmox VE calls a volume. Two storages may have it: one that VMs can use is taken."""
         parent, _slash, name = dataset.rpartition("/")
         cluster = self._cluster()
         active = [one for one in cluster.storages.values() if one.dataset == parent and one.is_active(cluster.node)]
         if not active:
             raise FlexdiskError("Changed", f"no active storage of this node has {parent} any more")
-        return f"{active[0].name}:{name}"
+        return f"{min(active, key=lambda one: not one.takes_disks).name}:{name}"
 
     def _set(self, place: _Place, options: t.Mapping[str, str]) -> None:
         """Give a disk these options, which replace all that it has. qm reads its size from the volume."""
         wanted = pve_disk.PveDisk(place.disk.volume, {key: options[key] for key in options if key != "size"})
         value = pve_disk.render(wanted)
         argv = ("qm", "set", str(place.vmid), f"--{place.key}", value, "--digest", place.file.digest)
-        answer = self._runner(argv, timeout=_PATIENCE)
+        answer = self._runner(argv, timeout=PATIENCE)
         lacking = self._not_set(place, wanted) or self._dropped(place)
         if lacking:
             failure = pve_qm.failure(argv, answer, lacking)
@@ -188,11 +334,12 @@ class ProxmoxDisks(ProxmoxVms):
             return f"the running QEMU does not have {place.key}"
         return ""
 
-    def _dropped(self, place: _Place) -> str:
-        """Return which lines Proxmox VE has dropped from the file, as a sentence; "" if none."""
+    def _dropped(self, place: _Place, removed: t.Collection[str] = ()) -> str:
+        """Return which lines Proxmox VE has dropped from the file, as a sentence; "" if none. removed: keys that go."""
         before, now = pve_vm.settings(place.file), pve_vm.settings(self._file(place.vmid))
         used = pve_vm.volumes_in_use(place.file) | {place.disk.volume}
         gone = {at: value for at, value in before.items() if at not in now and at[1] != "delete"}
+        gone = {at: value for at, value in gone.items() if at not in {("", key) for key in removed}}
         kept = {at: value for at, value in gone.items() if not self._is_unused(at[1], value, used)}
         lost = [f"{key}: {visible(value)}{where}" for (where, key), value in kept.items()]
         return f"the change was made, but Proxmox VE has dropped {'; '.join(lost)} from the file" if lost else ""
@@ -225,13 +372,51 @@ class ProxmoxDisks(ProxmoxVms):
         return same and key not in file.deletes
 
     def _reverted(self, vmid: int, keys: t.Sequence[str]) -> str:
-        """Take back pending changes. Return what is left of them, as the end of a text."""
-        for key in keys:
-            digest = self._file(vmid).digest
-            self._runner(("qm", "set", str(vmid), "--revert", key, "--digest", digest), timeout=_PATIENCE)
+        """Take back pending changes, all at once: what is left of them would be made by the way.
+
+        Return what is left of them, as the end of a text.
+        """
+        file = self._file(vmid)
+        argv = ("qm", "set", str(vmid), "--revert", ",".join(keys), "--digest", file.digest)
+        if keys:
+            self._runner(argv, timeout=PATIENCE)
         left = [key for key in keys if key in pve_vm.pending_keys(self._file(vmid))]
         text = f"; {', '.join(left)} waits for a stop of the VM: qm set {vmid} --revert {','.join(left)} takes it back"
         return text if left else ""
+
+    def stop(self, vm: str, timeout: int, force: bool) -> None:
+        """Shut the guest down by qm, which halts it after the timeout if force permits that.
+
+        What waits for the stop of the VM would be made with it. So nothing does: this collection leaves nothing there.
+        """
+        config, file = self._fresh(vm)
+        vmid = config.proxmox["vmid"]
+        if config.unstoppable:
+            raise FlexdiskError("NotSupported", config.unstoppable)
+        halt = ("--forceStop", "1") if force else ()
+        argv = ("qm", "shutdown", str(vmid), "--timeout", str(max(timeout, 1)), *halt)
+        answer = self._runner(argv, timeout=timeout + PATIENCE)
+        if not self._process(vmid):
+            if self._file(vmid).digest != file.digest:
+                raise FlexdiskError("Changed", f"the file of VM {vmid} was changed by something else while it stopped")
+            self.vms()
+            return
+        if "got timeout" in answer.stderr:
+            text = f"the guest did not shut down within stop_timeout={timeout} s and is still running"
+            raise FlexdiskError("VmNotStopped", f"{text}; allow_force_stop: true halts it")
+        raise pve_qm.failure(argv, answer, f"VM {vmid} is still running")
+
+    def start(self, vm: str, saved: bool = False) -> None:
+        """Start the VM. It is no error if it is still running because its guest did not shut down."""
+        vmid = self.vm(vm).proxmox["vmid"]
+        if self._process(vmid):
+            return
+        argv = ("qm", "start", str(vmid))
+        answer = self._runner(argv, timeout=PATIENCE)
+        if not self._process(vmid):
+            text = f"VM {vmid} is not running ({visible(answer.stdout.strip())})"
+            raise FlexdiskError("VmNotStarted", pve_qm.failure(argv, answer, text).message)
+        self.vms()
 
     def take_back(self, vm: str) -> None:
         config = self._unchanged(vm)
@@ -291,4 +476,7 @@ class ProxmoxDisks(ProxmoxVms):
         return sizes[place.key]
 
     def _qemu_sizes(self, vmid: int) -> t.Dict[str, int]:
-        return pve_monitor.sizes(f"{self._root}/run/qemu-server/{vmid}.qmp")
+        return pve_monitor.sizes(self._blocks(vmid))
+
+    def _blocks(self, vmid: int) -> t.List[pve_monitor.Block]:
+        return pve_monitor.blocks(f"{self._root}/run/qemu-server/{vmid}.qmp")

@@ -16,26 +16,40 @@ _LONGEST = 1 << 22  # bytes of an answer
 _QUESTIONS = ("qmp_capabilities", "query-block")
 
 
-def sizes(path: str) -> t.Dict[str, int]:
-    """Return the bytes of each disk that the QEMU with this socket has, by its key.
+class Block(t.NamedTuple):
+    """What a QEMU has at one place."""
+
+    parts: t.Tuple[str, ...]  # of the name of the device; one is the key of the disk
+    size: int  # bytes
+    text: str  # all that QEMU says of it, with the paths of its files
+
+
+def blocks(path: str) -> t.List[Block]:
+    """Return the disks that the QEMU with this socket has.
 
     Raises FlexdiskError HypervisorUnreachable, UnexpectedOutput.
     """
-    return parse_sizes(_converse(path)[-1])
+    return parse_blocks(_converse(path)[-1])
 
 
-def parse_sizes(reply: t.Any) -> t.Dict[str, int]:
+def sizes(found: t.Iterable[Block]) -> t.Dict[str, int]:
+    """Return the bytes of each disk by its key."""
+    return {part: block.size for block in found for part in block.parts}
+
+
+def parse_blocks(reply: t.Any) -> t.List[Block]:
     """Return what C(query-block) says of disks. Drives without a disc are left out."""
-    blocks = reply.get("return") if isinstance(reply, dict) else None
-    if not isinstance(blocks, list):
+    found = reply.get("return") if isinstance(reply, dict) else None
+    if not isinstance(found, list):
         raise FlexdiskError("UnexpectedOutput", "QEMU does not say which disks it has")
-    result: t.Dict[str, int] = {}
-    for block in blocks:
+    result: t.List[Block] = []
+    for block in found:
         inserted = block.get("inserted") if isinstance(block, dict) else None
         image = inserted.get("image") if isinstance(inserted, dict) else None
         size = image.get("virtual-size") if isinstance(image, dict) else None
         if isinstance(size, int):
-            result.update((part, size) for part in str(block.get("qdev", "")).split("/") if part)
+            parts = tuple(part for part in str(block.get("qdev", "")).split("/") if part)
+            result.append(Block(parts, size, json.dumps(inserted, ensure_ascii=False)))
     return result
 
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What qm prints, and what that means. Its exit status proves nothing, neither 0 nor another one."""
+"""What qm prints, and zfs for it, and what that means. Its exit status proves nothing, neither 0 nor another one."""
 
 from __future__ import annotations
 
@@ -35,5 +35,6 @@ def failure(argv: t.Sequence[str], answer: Answer, lacking: str) -> FlexdiskErro
     code = next((code for pattern, code in _ERRORS if re.search(pattern, answer.stderr)), "QmFailed")
     if not reasons and answer.rc == 0:
         code = "NotApplied"
-    text = "; ".join(reasons) or f"qm has {'reported no error' if answer.rc == 0 else 'failed without a message'}"
+    silent = f"{argv[0]} has {'reported no error' if answer.rc == 0 else 'failed without a message'}"
+    text = "; ".join(reasons) or silent
     return FlexdiskError(code, f"{text}; {lacking} (rc {answer.rc} of: {' '.join(argv)})")

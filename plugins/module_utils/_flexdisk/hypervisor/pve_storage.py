@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 import typing as t
 
@@ -14,9 +15,16 @@ ZFS = "zfspool"
 _HEADER = re.compile(r"(\S+):\s*(\S+)\s*")
 _VOLUME = re.compile(r"(?:base-[0-9]{1,9}-[^\s/]+/)?((?:vm|base)-([0-9]{1,9})-[^\s/@]+)")
 _YES = ("", "1", "on", "yes", "true")
-# Volumes wherever they stand in a line, also in one that is wrong: STORAGE:NAME, and the path of a device.
-_MENTION = re.compile(r"([^\s,;=:/]{1,100}:(?:base-[0-9]{1,9}-[^\s,;=/]+/)?(?:vm|base)-[0-9]{1,9}-[^\s,;=/@]+)")
-_DEVICE = re.compile(r"/dev/(?:zvol/)?([^\s,;=@]+?)(?:-part[0-9]+)?(?=[\s,;=@]|$)")
+_PART = r"[A-Za-z0-9_.:%-]"  # what a part of the name of a dataset has
+_OF_VM = f"(?:vm|base)-[0-9]{{1,9}}-{_PART}{{1,255}}"
+# Volumes wherever they stand in a line, also in one that is wrong: the path of a device, STORAGE:NAME, and a bare name.
+_MENTION = re.compile(
+    rf"(?P<device>/dev/(?:{_PART}|[/+]){{1,512}})"
+    rf"|(?<![A-Za-z0-9_.-])(?P<storage>[A-Za-z0-9_.-]{{1,100}}):"
+    rf"(?:base-[0-9]{{1,9}}-[^\s,;=/]{{1,255}}/)?(?P<volume>{_OF_VM})"
+    rf"|(?P<bare>{_OF_VM})"
+)
+_PARTITION = re.compile(r"-part[0-9]+")
 
 
 class Storage(t.NamedTuple):
@@ -34,6 +42,11 @@ class Storage(t.NamedTuple):
     def is_active(self, node: str) -> bool:
         """Return whether the node has the storage."""
         return not self.disabled and (not self.nodes or node in self.nodes)
+
+    @property
+    def takes_disks(self) -> bool:
+        """Whether Proxmox VE attaches volumes of the storage to VMs."""
+        return not self.content or "images" in self.content
 
 
 class Volume(t.NamedTuple):
@@ -94,12 +107,63 @@ def volume(storages: t.Mapping[str, Storage], name: str) -> Volume:
     return Volume(f"{storage.dataset}/{short}", int(match.group(2)), short.startswith("base-"))
 
 
-def mentioned(storages: t.Mapping[str, Storage], text: str) -> t.List[str]:
-    """Return the datasets of all volumes that a text names, in whatever form."""
-    datasets = _DEVICE.findall(text)
-    for name in _MENTION.findall(text):
-        try:
-            datasets.append(volume(storages, name).dataset)
-        except FlexdiskError:
+class Mention(t.NamedTuple):
+    """A volume that a text names, or may name."""
+
+    dataset: str
+    doubt: str = ""  # why it may be another volume, "" if it is this one
+
+
+def mentioned(storages: t.Mapping[str, Storage], text: str) -> t.List[Mention]:
+    """Return all volumes that a text names, in whatever form: as Proxmox VE names them, or by paths, quoted or not.
+
+    A volume of a storage that the cluster does not have may be any volume of that name, because a storage can get
+    another name while its volumes stay where they are. So may a name without anything that tells where it is.
+    """
+    found: t.List[Mention] = []
+    for match in _MENTION.finditer(text.replace("\\/", "/")):
+        device, name, bare = match["device"], match["storage"], match["bare"]
+        storage = storages.get(name) if name else None
+        if device:
+            found += [Mention(one) for one in _devices(device)]
+        elif storage is not None and storage.kind != ZFS:
             continue
-    return datasets
+        elif storage is not None and storage.dataset:
+            found += [Mention(f"{storage.dataset}/{one}") for one in _shorter(match["volume"])]
+        else:
+            doubt = f"no storage is called {name}" if name else "nothing tells its storage"
+            found += [Mention(one, doubt) for one in _anywhere(storages, bare or match["volume"])]
+    return found
+
+
+def _devices(path: str) -> t.List[str]:
+    """Return the datasets that the path of a device may mean."""
+    plain = posixpath.normpath(path)[len("/dev/") :]
+    return _shorter(plain[len("zvol/") :] if plain.startswith("zvol/") else plain)
+
+
+def _shorter(name: str) -> t.List[str]:
+    """Return a name, and what is left of it if it ends with something else: a partition, or options behind a colon."""
+    ends = [len(name), *(at for at, letter in enumerate(name) if letter == ":")]
+    names = [name[:end] for end in ends]
+    return list(dict.fromkeys(one for whole in names for one in (whole, _PARTITION.split(whole, 1)[0])))
+
+
+def _anywhere(storages: t.Mapping[str, Storage], name: str) -> t.List[str]:
+    """Return every dataset that a volume of this name can be."""
+    places = sorted({storage.dataset for storage in storages.values() if storage.dataset})
+    return [f"{place}/{one}" for place in places for one in _shorter(name)]
+
+
+def is_nowhere(storages: t.Mapping[str, Storage], name: str) -> bool:
+    """Return whether C(STORAGE:NAME) may be a volume in ZFS, and the cluster does not have the storage."""
+    storage_name, _colon, rest = name.partition(":")
+    return storage_name not in storages and _VOLUME.fullmatch(rest) is not None
+
+
+def dataset_of(storages: t.Mapping[str, Storage], name: str) -> str:
+    """Return the dataset of C(STORAGE:NAME), "" if it is no volume of a zfspool."""
+    try:
+        return volume(storages, name).dataset
+    except FlexdiskError:
+        return ""

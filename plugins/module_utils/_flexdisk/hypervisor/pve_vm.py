@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import re
 import typing as t
 from dataclasses import replace
@@ -14,9 +15,9 @@ from urllib.parse import unquote
 from ..model.dataset import ZVOL
 from ..model.errors import FlexdiskError
 from ..model.text import visible
-from ..model.vm import SAVED, SPARSE, THICK, DiskConfig, NewDisks, Pci, Use, VmConfig, Waiting
+from ..model.vm import SAVED, SPARSE, THICK, DiskConfig, ListedSnapshot, NewDisks, Pci, Use, VmConfig, Waiting
 from ..rules import vm_record
-from ..rules.identity import is_pool, is_uuid, uuid_for
+from ..rules.identity import is_pool, is_serial, is_uuid, uuid_for
 from ..rules.layout import pool_of, sibling_prefix, sibling_prefixes, vm_dataset
 from . import pve_disk, pve_storage
 from .pve_config import MAIN, PENDING, SNAPSHOT, Section, VmFile
@@ -31,8 +32,22 @@ _FIRST_DEVICE = 10
 _HOTPLUG = "network,disk,usb"  # the default
 _HOT_SCSI = ("virtio-scsi-pci", "virtio-scsi-single")
 _SUSPENDED = "suspended"
+# Keys that differ between a VM and each of its snapshots, and that a rollback does not bring back.
+_OF_SNAPSHOTS = (
+    *("snaptime", "snapstate", "parent", "description", "lock", "digest"),
+    *("vmstate", "runningcpu", "runningmachine", "running-nets-host-mtu"),
+    "vmgenid",  # a VM that goes back gets a new one
+)
+# Settings that decide which disks a VM has, where its guest sees them, and which VM it is.
+_OF_DISKS = ("arch", "bios", "boot", "bootdisk", "machine", "scsihw", "smbios1", "template")
+# What people have chosen freely.
+_TEXTS = ("description", "hostname", "name", "parent", "tags")
 _DEFAULT_MEMORY = 512  # MiB of a VM whose file has none
 _I440FX = re.compile(r"(type=)?(pc|pc-i440fx-[^,]*)?(,.*)?")  # "machine"; on q35 the same slots are behind a bridge
+# A drive that Proxmox VE makes for cloud-init. A rollback makes its volume, or leaves it behind.
+_CLOUD_INIT = re.compile(r"[^,]*:(\S*/)?(vm-\d+-)?cloudinit\b")
+_IN_ORDER = "it is in the boot order, from which Proxmox VE takes no disk while the VM runs"
+_SMBIOS = re.compile(rb"^smbios1:\s*(\S+)", re.MULTILINE)
 _KEY_ORDER = re.compile(r"([a-z]+)(\d+)")
 
 
@@ -66,20 +81,17 @@ def parse_vm(vmid: int, content: bytes, cluster: Cluster, process: str) -> VmCon
     """Return the configuration of a VM from its file. process: the id of its running QEMU, "" if it has none."""
     file = _readable(content)
     values = file.main.values
-    disks = _Disks(vmid, cluster, file)
+    disks = _Disks(vmid, cluster, file, bool(process))
     uuid = _uuid(values.get("smbios1", ""))
     pools = [pool_of(entry.volume) for entry in sorted(disks.entries, key=lambda e: not e.boot) if entry.volume]
     config = VmConfig(
         uuid=uuid or _stand_in(cluster, vmid),
-        alias=values.get("name", "") or f"vm{vmid}",
         brand=BRAND,
         state=_state(process, values),
-        autoboot=_is_on(values, "onboot"),
         pool=pools[0] if pools else "",
         dataset=vm_dataset(pools[0], uuid) if pools and uuid else "",
         flexible_disk_size=None,
         disks=tuple(disks.entries),
-        tags={tag: "" for tag in re.split(r"[;,\s]+", values.get("tags", "")) if tag},
         pci=disks.pci,
         new_disks=disks.new_disks,
         identity_in_zfs=True,
@@ -88,16 +100,158 @@ def parse_vm(vmid: int, content: bytes, cluster: Cluster, process: str) -> VmCon
         why_waiting=_why_waiting(vmid, file),
         uses=disks.uses,
         digest=VmFile(content).digest,
-        memory=_number(values.get("memory", "").rpartition("=")[2]) or _DEFAULT_MEMORY,
-        vcpus=(_number(values.get("cores", "")) or 1) * (_number(values.get("sockets", "")) or 1),
         run_id=process,
         prefixes=disks.prefixes,
         unused=disks.unused_volumes,
+        unstoppable=_why_unstoppable(vmid, cluster),
+        unused_nowhere=disks.unused_nowhere,
         unreadable=tuple(disks.unreadable_disks),
+        snapshots=tuple(_listed(vmid, name, file, cluster) for name in file.snapshots),
+        snapshotted=_snapshot_volumes(values, cluster)[0],
+        unsnapshotted=tuple(_unsnapshotted(file, cluster)),
         proxmox=_particulars(vmid, file, cluster, disks),
+        boot_unknown=_why_boot_unknown(vmid, file.main.values),
+        **_settings_shown(vmid, values),
     )
     why = _unsupported(vmid, values, uuid, disks)
     return left_alone(config, why) if why else config
+
+
+def _settings_shown(vmid: int, values: t.Mapping[str, str]) -> t.Dict[str, t.Any]:
+    """Return the fields of a configuration that are settings of the VM, and not of its disks."""
+    return {
+        "alias": values.get("name", "") or f"vm{vmid}",
+        "autoboot": _is_on(values, "onboot"),
+        "tags": {tag: "" for tag in re.split(r"[;,\s]+", values.get("tags", "")) if tag},
+        "memory": _number(values.get("memory", "").rpartition("=")[2]) or _DEFAULT_MEMORY,
+        "vcpus": (_number(values.get("cores", "")) or 1) * (_number(values.get("sockets", "")) or 1),
+    }
+
+
+def _listed(vmid: int, name: str, file: VmFile, cluster: Cluster) -> ListedSnapshot:
+    """Return a snapshot in the file of a VM."""
+    then, now = file.snapshots[name], file.main.values
+    volumes, beyond, off = _snapshot_volumes(then, cluster)
+    if "vmstate" in then:
+        beyond.append("the memory of the VM")
+    differ = differing(then, now)
+    serials = {key: _serial(then[key]) for key in differ if _has_other_serial(key, then, now)}
+    of_disks = [key for key in differ if key not in serials and _is_of_disks(key, then, now)]
+    settings = [f"serial of {key}" if key in serials else key for key in differ if key not in of_disks]
+    return ListedSnapshot(
+        name,
+        tuple(volumes.values()),
+        _number(then.get("snaptime", ""), 12),
+        tuple(beyond),
+        "snapstate" in then,
+        tuple(of_disks),
+        tuple(settings),
+        _settings_shown(vmid, then) if settings else {},
+        serials,
+        tuple(off),
+        tuple(
+            one.dataset
+            for key in sorted(then)
+            if pve_disk.is_unused_key(key)
+            for one in pve_storage.mentioned(cluster.storages, then[key])
+        ),
+    )
+
+
+def differing(then: t.Mapping[str, str], now: t.Mapping[str, str]) -> t.List[str]:
+    """Return the keys that a rollback would change. then: settings of the snapshot. now: settings of the VM."""
+    differ = (key for key in sorted({*then, *now}) if _plain_value(key, then) != _plain_value(key, now))
+    return [key for key in differ if key not in _OF_SNAPSHOTS and not pve_disk.is_unused_key(key)]
+
+
+def _is_of_disks(key: str, *sections: t.Mapping[str, str]) -> bool:
+    """Return whether a setting decides which disks the VM has. What lies in a drive for discs does not."""
+    if key in _OF_DISKS or any(_CLOUD_INIT.match(values.get(key, "")) for values in sections):
+        return True
+    return any(key in values and is_snapshotted(key, values) for values in sections)
+
+
+def _has_other_serial(key: str, then: t.Mapping[str, str], now: t.Mapping[str, str]) -> bool:
+    """Return whether a disk differs in nothing but its serial, and that in the snapshot stands for no UUID."""
+    if not pve_disk.is_disk_key(key) or key not in then or key not in now:
+        return False
+    try:
+        before, after = pve_disk.parse(then[key]), pve_disk.parse(now[key])
+    except FlexdiskError:
+        return False
+    same = before.volume == after.volume and pve_disk.but_for(before, "serial") == pve_disk.but_for(after, "serial")
+    return same and not before.is_cdrom and not is_serial(_serial(then[key]))
+
+
+def _serial(text: str) -> str:
+    return _serial_of(pve_disk.parse(text))
+
+
+def _serial_of(disk: pve_disk.PveDisk) -> str:
+    return unquote(disk.options.get("serial", ""))
+
+
+def _unsnapshotted(file: VmFile, cluster: Cluster) -> t.Iterator[str]:
+    _volumes, beyond, off = _snapshot_volumes(file.main.values, cluster)
+    yield from (f"{why}; make it available first" for why in off)
+    for one in beyond:
+        yield f"{visible(one)} is no volume of a {pve_storage.ZFS} of this node, and how it gets one was not seen"
+
+
+def _snapshot_volumes(
+    values: t.Mapping[str, str], cluster: Cluster
+) -> t.Tuple[t.Dict[str, str], t.List[str], t.List[str]]:
+    """Return the volumes that a snapshot with these settings has, by their keys, its other disks, and why some cannot
+    be reached.
+    """
+    volumes: t.Dict[str, str] = {}
+    beyond: t.List[str] = []
+    off: t.List[str] = []
+    for key in sorted(key for key in values if is_snapshotted(key, values)):
+        try:
+            disk = pve_disk.parse(values[key])
+            storage = cluster.storages.get(disk.volume.partition(":")[0])
+            there = storage is not None and storage.is_active(cluster.node)
+            why_off = _why_off(storage, cluster)
+            name = pve_storage.volume(cluster.storages, disk.volume).dataset
+        except FlexdiskError:
+            there, name, why_off = False, "", ""
+        if why_off:
+            off.append(f"{key} lies in {why_off}")
+        elif there:
+            volumes[key] = name
+        else:
+            beyond.append(f"{key} ({values[key]})")
+    return volumes, beyond, off
+
+
+def _why_off(storage: t.Optional[pve_storage.Storage], cluster: Cluster) -> str:
+    """Return which storage of volumes cannot be reached at the moment, and why; "" for any other."""
+    if storage is None or not storage.dataset:
+        return ""
+    if not storage.is_active(cluster.node):
+        return f"storage {storage.name}, which is not active on node {cluster.node}"
+    if cluster.pools is not None and pool_of(storage.dataset) not in cluster.pools:
+        return f"storage {storage.name}, whose pool {pool_of(storage.dataset)} is not imported"
+    return ""
+
+
+def is_snapshotted(key: str, values: t.Mapping[str, str]) -> bool:
+    """Return whether a setting is a disk that snapshots have. They have all but drives for discs."""
+    is_disk = pve_disk.is_disk_key(key) or key in pve_disk.FIRMWARE
+    return is_disk and "media=cdrom" not in values[key].split(",")
+
+
+def _plain_value(key: str, values: t.Mapping[str, str]) -> t.Any:
+    """Return a value to be compared: of a disk without its size, which follows the volume."""
+    value = values.get(key, "")
+    if not value or not (pve_disk.is_disk_key(key) or key in pve_disk.FIRMWARE):
+        return value
+    try:
+        disk = pve_disk.parse(value)
+    except FlexdiskError:
+        return value
+    return disk.volume, pve_disk.but_for(disk)
 
 
 def left_alone(config: VmConfig, why: str) -> VmConfig:
@@ -107,8 +261,13 @@ def left_alone(config: VmConfig, why: str) -> VmConfig:
     return replace(nowhere, uses=uses, unsupported=why)
 
 
-def with_unique_uuids(configs: t.Sequence[VmConfig], cluster: Cluster) -> t.List[VmConfig]:
-    """Return the VMs; those with the same UUID are left alone, because nobody knows which one is meant."""
+def with_unique_uuids(
+    configs: t.Sequence[VmConfig], cluster: Cluster, elsewhere: t.Mapping[str, t.Sequence[str]]
+) -> t.List[VmConfig]:
+    """Return the VMs; those with the same UUID are left alone, because nobody knows which one is meant.
+
+    elsewhere: the VMs of other nodes, by their UUIDs. A record (rules/vm_record.py) is of a UUID in the whole cluster.
+    """
     vms: t.Dict[str, t.List[VmConfig]] = {}
     for config in configs:
         vms.setdefault(config.uuid, []).append(config)
@@ -119,6 +278,10 @@ def with_unique_uuids(configs: t.Sequence[VmConfig], cluster: Cluster) -> t.List
             numbers = ", ".join(str(one.proxmox["vmid"]) for one in others)
             why = f"VMs {numbers} have the same UUID {config.uuid} in smbios1; give all but one another with qm set"
             config = left_alone(replace(config, uuid=_stand_in(cluster, config.proxmox["vmid"])), why)
+        elif config.uuid in elsewhere:
+            twins = ", ".join((f"{config.proxmox['vmid']} of node {cluster.node}", *elsewhere[config.uuid]))
+            why = f"VMs {twins} have the same UUID {config.uuid} in smbios1; give all but one another with qm set"
+            config = left_alone(config, why)
         result.append(config)
     return result
 
@@ -170,8 +333,14 @@ def _uuid(smbios: str) -> str:
     return uuid if is_uuid(uuid) else ""
 
 
-def _number(text: str) -> int:
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
+def uuid_in(content: bytes) -> str:
+    """Return the UUID of a VM from its file, "" if it has none. Quicker than parse_vm(), for files of other nodes."""
+    line = _SMBIOS.search(content.partition(b"\n[")[0])
+    return _uuid(line.group(1).decode("utf-8", "replace")) if line else ""
+
+
+def _number(text: str, digits: int = 9) -> int:
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= digits else 0
 
 
 def _is_on(values: t.Mapping[str, str], key: str) -> bool:
@@ -201,13 +370,34 @@ def _why_frozen(vmid: int, file: VmFile, cluster: Cluster, disks: _Disks) -> str
     lock, jobs = file.main.values.get("lock", ""), cluster.replication.get(vmid, ())
     unreadable = [*file.unreadable, *disks.unreadable]
     if lock:
-        return f"VM {vmid} is locked by Proxmox VE ({visible(lock)})"
+        return f"VM {vmid} is locked by Proxmox VE ({visible(lock)}){unlocking(vmid, file)}"
     if unreadable:
         lines = "; ".join(visible(line) for line in unreadable)
         return f"Proxmox VE cannot read a part of the file of VM {vmid} ({lines}), and drops it with any change"
     if jobs:
         return f"VM {vmid} has the replication job {', '.join(jobs)} of Proxmox VE"
     return ""
+
+
+def unlocking(vmid: int, file: VmFile) -> str:
+    """Return how what an interrupted command for snapshots has left is given up, as the end of a text; "" without."""
+    lock = file.main.values.get("lock", "")
+    works = "delete" if lock == "snapshot-delete" else "prepare"
+    begun = {name: values for name, values in file.snapshots.items() if values.get("snapstate") == works}
+    text = f"; if no task of Proxmox VE works on it any more, qm unlock {vmid}"
+    if lock in ("snapshot", "snapshot-delete"):
+        with_memory = [name for name in sorted(begun) if "vmstate" in begun[name]]
+        names = ", ".join(name for name in sorted(begun) if name not in with_memory)
+        ways = [f"vm_snapshot with state=absent deletes what is left of snapshot {names}"] if names else []
+        ways += [f"qm delsnapshot {vmid} {name} --force 1 deletes what is left of it" for name in with_memory]
+        then = f", and then {', and '.join(ways)}" if ways else ""
+        return f"{text}{then or ' takes the lock away'}"
+    return f"{text}, and then the same rollback again, end it" if lock == "rollback" else ""
+
+
+def _why_unstoppable(vmid: int, cluster: Cluster) -> str:
+    text = f"HA manages VM {vmid}, and starts it again wherever it wants; let HA stop it first"
+    return text if vmid in cluster.ha else ""
 
 
 def _why_waiting(vmid: int, file: VmFile) -> str:
@@ -243,22 +433,37 @@ def pending_keys(file: VmFile) -> t.List[str]:
 
 def waiting(file: VmFile, storages: t.Mapping[str, pve_storage.Storage]) -> t.Iterator[Waiting]:
     """Yield the changes that wait. Their volume is known of those that this collection could have begun: they add a
-    disk with a serial and no other option, or give one another serial.
+    disk, give one another serial, or take one out of the VM and of its boot order, but do not destroy it.
     """
+    leaving = leaves(file)
     for key in pending_keys(file):
         change = Waiting(key)
-        if pve_disk.is_disk_key(key) and key not in file.deletes:
-            with contextlib.suppress(FlexdiskError):
+        with contextlib.suppress(FlexdiskError):
+            if leaving and key in (leaving, "boot"):
+                volume = pve_disk.parse(file.main.values[leaving]).volume
+                change = Waiting(key, pve_storage.volume(storages, volume).dataset, leaves=True)
+            elif pve_disk.is_disk_key(key) and key not in file.deletes:
                 change = _waiting_disk(key, file, storages)
         yield change
 
 
+def leaves(file: VmFile) -> str:
+    """Return the key of the disk that waits to leave the VM, if nothing else waits but what comes of it; else ""."""
+    key, order = next(iter(file.deletes), ""), boot_order(file.main.values)
+    disk = pve_disk.is_disk_key(key) and key in file.main.values and not file.deletes[key]
+    alone = len(file.deletes) == 1 and set(file.pending) <= {"boot"}
+    boots = "boot" not in file.pending or boot_order(file.pending) == [one for one in order if one != key]
+    return key if disk and alone and boots else ""
+
+
 def _waiting_disk(key: str, file: VmFile, storages: t.Mapping[str, pve_storage.Storage]) -> Waiting:
     then = pve_disk.parse(file.pending[key])
-    now = pve_disk.parse(file.main.values[key]) if key in file.main.values else pve_disk.PveDisk(then.volume, {})
+    comes = key not in file.main.values
+    now = then if comes else pve_disk.parse(file.main.values[key])
     if now.volume != then.volume or pve_disk.but_for(now, "serial") != pve_disk.but_for(then, "serial"):
         return Waiting(key)
-    return Waiting(key, pve_storage.volume(storages, then.volume).dataset, then.options.get("serial", ""))
+    volume, serial = pve_storage.volume(storages, then.volume).dataset, then.options.get("serial", "")
+    return Waiting(key, volume, serial, pve_disk.words(then) if comes else ())
 
 
 def _particulars(vmid: int, file: VmFile, cluster: Cluster, disks: _Disks) -> t.Dict[str, t.Any]:
@@ -269,6 +474,7 @@ def _particulars(vmid: int, file: VmFile, cluster: Cluster, disks: _Disks) -> t.
         "protection": _is_on(values, "protection"),
         "pending": pending_keys(file),
         "snapshots": sorted(file.snapshots),
+        "unfinished": sorted(name for name, then in file.snapshots.items() if "snapstate" in then),
         "unused": disks.unused,
         "ha": vmid in cluster.ha,
         "replication": list(cluster.replication.get(vmid, ())),
@@ -280,9 +486,13 @@ def _particulars(vmid: int, file: VmFile, cluster: Cluster, disks: _Disks) -> t.
 class _Disks:
     """The disks in the file of a VM."""
 
-    def __init__(self, vmid: int, cluster: Cluster, file: VmFile) -> None:
+    def __init__(self, vmid: int, cluster: Cluster, file: VmFile, running: bool) -> None:
         self._vmid = vmid
         self._cluster = cluster
+        self._file = file
+        self._running = running
+        # The snapshots that have each volume.
+        self._snapshots = _snapshots(cluster, file)
         self.entries: t.List[DiskConfig] = []
         # Volumes that the VM uses otherwise than as a managed disk.
         self.uses = _uses(vmid, cluster, file)
@@ -301,14 +511,20 @@ class _Disks:
             if pve_disk.is_disk_key(key) or key in pve_disk.FIRMWARE:
                 self.entries.append(self._entry(key, values[key], key == boot))
             elif pve_disk.is_unused_key(key):
-                self.unused[key] = (pve_storage.mentioned(cluster.storages, values[key]) or [values[key]])[0]
+                self.unused[key] = unused_volume(values[key], cluster.storages) or values[key]
+        nowhere = {key: text for key, text in self.unused.items() if pve_storage.is_nowhere(cluster.storages, text)}
+        self.unreadable_disks += [DiskConfig(text, key=key) for key, text in nowhere.items()]
 
     @property
     def unused_volumes(self) -> t.Tuple[str, ...]:
         """The datasets of unused volumes that are called after the VM. Volumes of other storages have none."""
-        names = self._cluster.storages
-        found = (name for key in self.unused for name in pve_storage.mentioned(names, self._values[key]))
-        return tuple(name for name in found if sibling_prefix(name).endswith(f"-{self._vmid}-"))
+        return tuple(name for name in self.unused.values() if sibling_prefix(name).endswith(f"-{self._vmid}-"))
+
+    @property
+    def unused_nowhere(self) -> t.Dict[str, str]:
+        """What is named as unused in storages that the cluster does not have, by the keys."""
+        named = {key: self._values[key] for key in self.unused if ":" in self._values[key]}
+        return {key: text for key, text in named.items() if text.partition(":")[0] not in self._cluster.storages}
 
     @property
     def new_disks(self) -> t.Optional[NewDisks]:
@@ -325,17 +541,20 @@ class _Disks:
     def pci(self) -> Pci:
         """The places for disks: all keys, which of them take a disk while the VM runs, and their addresses.
 
-        Drives that are left alone keep their keys. Pending changes do not count: if somebody else has made them, the VM
-        is not changed, and ours are taken back.
+        Drives that are left alone keep their keys, and nothing gets a key from which the VM would boot then. Pending
+        changes do not count: if somebody else has made them, the VM is not changed, and ours are taken back.
         """
         others = {one.key: f"{one.key} ({visible(one.path)})" for one in self.entries if not one.volume}
+        order = f"the boot order ({visible(self._values.get('boot', ''))})"
+        others.update(dict.fromkeys(_stale_in_order(self._values), order))
         known = self._values.get("arch", "x86_64") == "x86_64" and _I440FX.fullmatch(self._values.get("machine", ""))
         addresses = {f"virtio{number}": f"0:{_FIRST_DEVICE + number}:0" for number in range(_SLOTS)}
         every = (f"{bus}{number}" for bus in pve_disk.BUSES for number in range(pve_disk.BUSES[bus]))
         keys = tuple(key for key in every if key not in others)
         hot = frozenset(key for key in keys if key.rstrip("0123456789") in self._hot_buses)
         known_addresses = addresses if known else {}
-        return Pci(candidates=keys, hot=hot, functions=1, strict=True, others=others, addresses=known_addresses)
+        fixed = dict.fromkeys(boot_order(self._values), _IN_ORDER) if self._running else {}
+        return Pci(keys, hot, functions=1, strict=True, others=others, addresses=known_addresses, fixed=fixed)
 
     @property
     def _hot_buses(self) -> t.Set[str]:
@@ -347,9 +566,11 @@ class _Disks:
 
     @property
     def prefixes(self) -> t.Tuple[str, ...]:
-        """How the names of the VM's volumes begin, in every zfspool of this node."""
-        active = {s.dataset for s in self._cluster.storages.values() if self._is_usable(s)}
-        return tuple(prefix for name in sorted(active) for prefix in sibling_prefixes(name, self._vmid))
+        """How the names of the VM's volumes begin, in every zfspool of this node, first in those that take disks."""
+        active = [storage for storage in self._cluster.storages.values() if self._is_usable(storage)]
+        ordered = sorted(active, key=lambda one: (not one.takes_disks, one.dataset))
+        names = dict.fromkeys(one.dataset for one in ordered)
+        return tuple(prefix for name in names for prefix in sibling_prefixes(name, self._vmid))
 
     def _is_usable(self, storage: pve_storage.Storage) -> bool:
         active = bool(storage.dataset) and storage.is_active(self._cluster.node) and is_pool(pool_of(storage.dataset))
@@ -370,7 +591,7 @@ class _Disks:
         why = self._why_left_out(key, disk)
         if why:
             self._note_unreadable(key, disk)
-            return _left_out(key, disk.volume, why)
+            return replace(_left_out(key, disk.volume, why), serial=unquote(disk.options.get("serial", "")))
         volume = pve_storage.volume(self._cluster.storages, disk.volume).dataset
         return DiskConfig(
             path=ZVOL + volume,
@@ -378,19 +599,29 @@ class _Disks:
             boot=boot,
             model=_KEY_ORDER.sub(r"\1", key),
             pci_slot=key,
-            serial=unquote(disk.options.get("serial", "")),
+            serial=_serial_of(disk),
+            element=pve_disk.element(disk),
+            mentions=(*(f"its snapshot {name}" for name in self._snapshots.get(volume, ())), *self._twice(key, volume)),
             key=key,
         )
+
+    def _twice(self, key: str, volume: str) -> t.Iterator[str]:
+        """Yield the other places beside snapshots at which the file names the volume of a disk."""
+        for section, other, named in _named(self._cluster, self._file):
+            own = other == key or (section.kind == MAIN and pve_disk.is_unused_key(other))
+            if named.dataset == volume and section.kind != SNAPSHOT and not own:
+                yield _place(section, other)
 
     def _note_unreadable(self, key: str, disk: pve_disk.PveDisk) -> None:
         """Note a disk that would be managed if its storage could be read."""
         storage = self._cluster.storages.get(disk.volume.partition(":")[0])
+        if pve_storage.is_nowhere(self._cluster.storages, disk.volume) and key not in pve_disk.FIRMWARE:
+            self.unreadable_disks.append(DiskConfig(disk.volume, serial=_serial_of(disk), key=key))
         if storage is None or not storage.dataset or self._is_usable(storage) or key in pve_disk.FIRMWARE:
             return
         with contextlib.suppress(FlexdiskError):
             name = pve_storage.volume(self._cluster.storages, disk.volume).dataset
-            serial = unquote(disk.options.get("serial", ""))
-            self.unreadable_disks.append(DiskConfig(disk.volume, volume=name, serial=serial, key=key))
+            self.unreadable_disks.append(DiskConfig(disk.volume, volume=name, serial=_serial_of(disk), key=key))
 
     def _why_left_out(self, key: str, disk: pve_disk.PveDisk) -> str:
         if key in pve_disk.FIRMWARE:
@@ -398,6 +629,10 @@ class _Disks:
         if disk.is_path:
             return "it is named by its path, not by a storage"
         storage = self._cluster.storages.get(disk.volume.partition(":")[0])
+        if storage is None and ":" in disk.volume:
+            return (
+                f"no storage is called {visible(disk.volume.partition(':')[0])}; its volume may be there all the same"
+            )
         if storage is not None and storage.dataset and not self._is_imported(storage):
             return f"pool {pool_of(storage.dataset)} of storage {storage.name} is not imported"
         if storage is not None and storage.dataset and not self._is_usable(storage):
@@ -439,15 +674,31 @@ def _uses(vmid: int, cluster: Cluster, file: VmFile) -> t.Dict[str, Use]:
     Descriptions are no use, and neither are the VM's own volumes as unusedN.
     """
     uses: t.Dict[str, Use] = {}
+    for section, key, one in _named(cluster, file):
+        unused = section.kind == MAIN and pve_disk.is_unused_key(key)
+        if not (unused and sibling_prefix(one.dataset).endswith(f"-{vmid}-")):
+            how = f"as {_place(section, key)}"
+            use = Use(f"perhaps, {how} ({one.doubt})" if one.doubt else how)
+            known = uses.setdefault(one.dataset, use)
+            uses[one.dataset] = use if known.how.startswith("perhaps") else known
+    return uses
+
+
+def unused_volume(text: str, storages: t.Mapping[str, pve_storage.Storage]) -> str:
+    """Return the dataset that an C(unusedN) names, "" if it is in no zfspool."""
+    try:
+        return pve_storage.dataset_of(storages, pve_disk.parse(text).volume)
+    except FlexdiskError:
+        return ""
+
+
+def _named(cluster: Cluster, file: VmFile) -> t.Iterator[t.Tuple[Section, str, pve_storage.Mention]]:
+    """Yield each volume that a line names, with the section and the key. Names and descriptions of VMs name none."""
     for section in file.sections:
         for line in section.lines:
-            if line.comment is not None or line.key == "description":
-                continue
-            unused = section.kind == MAIN and pve_disk.is_unused_key(line.key)
-            for volume in pve_storage.mentioned(cluster.storages, line.value if line.key else line.raw):
-                if not (unused and sibling_prefix(volume).endswith(f"-{vmid}-")):
-                    uses.setdefault(volume, Use(f"as {_place(section, line.key)}"))
-    return uses
+            if line.comment is None and line.key not in _TEXTS:
+                for one in pve_storage.mentioned(cluster.storages, line.value if line.key else line.raw):
+                    yield section, line.key, one
 
 
 def _place(section: Section, key: str) -> str:
@@ -470,9 +721,47 @@ def _order(key: str) -> t.Tuple[str, int]:
     return (match.group(1), int(match.group(2))) if match else (key, 0)
 
 
-def _boot_disk(values: t.Mapping[str, str]) -> str:
-    """Return the key of the first disk in the boot order, "" if there is none."""
+def boot_order(values: t.Mapping[str, str]) -> t.List[str]:
+    """Return the keys in the boot order."""
     order = re.search(r"order=([^,]*)", values.get("boot", ""))
     keys = order.group(1).split(";") if order else [values.get("bootdisk", "")]
-    disks = [key for key in keys if pve_disk.is_disk_key(key) and "media=cdrom" not in values.get(key, "")]
-    return disks[0] if disks else ""
+    return [key for key in keys if key]
+
+
+def _may_boot(values: t.Mapping[str, str]) -> t.List[str]:
+    """Return the keys of disks in the boot order, whether the file has them or not."""
+    keys = boot_order(values)
+    return [key for key in keys if pve_disk.is_disk_key(key) and "media=cdrom" not in values.get(key, "")]
+
+
+def _boot_disk(values: t.Mapping[str, str]) -> str:
+    """Return the key of the first disk in the boot order that the file has, "" if there is none."""
+    return next((key for key in _may_boot(values) if key in values), "")
+
+
+def _stale_in_order(values: t.Mapping[str, str]) -> t.List[str]:
+    """Return the keys in the boot order before that disk. The VM would boot from whatever got one of them."""
+    return [*itertools.takewhile(lambda key: key not in values, _may_boot(values))]
+
+
+def _why_boot_unknown(vmid: int, values: t.Mapping[str, str]) -> str:
+    """Return why the file does not say which disk the VM boots from, "" if it says that it is one, or none."""
+    stale, by_keys = _stale_in_order(values), "order=" in values.get("boot", "")
+    if by_keys and stale:
+        text = f"the boot order of VM {vmid} begins with {', '.join(stale)}, which the VM does not have, so it may boot"
+        rest = [key for key in boot_order(values) if key not in stale] or ["KEY"]
+        return f"{text} from this disk; qm set {vmid} --boot 'order={';'.join(rest)}' takes that out of the order"
+    if by_keys or _boot_disk(values):
+        return ""
+    text = f"VM {vmid} has no boot order, so Proxmox VE chooses the disk that it boots from, and it may be this one"
+    return f"{text}; qm set {vmid} --boot order=KEY names that, such as virtio0"
+
+
+def _snapshots(cluster: Cluster, file: VmFile) -> t.Dict[str, t.List[str]]:
+    """Return the names of the snapshots that have each volume."""
+    found: t.Dict[str, t.List[str]] = {}
+    for name, values in file.snapshots.items():
+        for value in values.values():
+            for one in pve_storage.mentioned(cluster.storages, value):
+                found.setdefault(one.dataset, []).append(name)
+    return found

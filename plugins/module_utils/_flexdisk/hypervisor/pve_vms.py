@@ -17,7 +17,7 @@ from ..model.resources import Resources, checked
 from ..model.sizes import MIB
 from ..model.vm import VmConfig
 from . import pve_disk, pve_vm
-from .protocol import Guests, Records, Resizing, WaitingChanges, WholeVms
+from .protocol import Guests, Records, Resizing, Snapshots, WaitingChanges, WholeVms
 
 _LOCAL = pve_vm.LOCAL
 _MEMORY = "/proc/meminfo"
@@ -34,6 +34,7 @@ class ProxmoxVms:
     records: t.Optional[Records] = None
     waiting: t.Optional[WaitingChanges] = None
     guests: t.Optional[Guests] = None
+    snapshots: t.Optional[Snapshots] = None
     vms_as_a_whole: t.Optional[WholeVms] = None
     capabilities = Capabilities(
         name="proxmox",
@@ -55,6 +56,7 @@ class ProxmoxVms:
         """root: where the files of the node are, "" for the host itself."""
         self._root = root
         self.pause = pause
+        self._elsewhere: t.Optional[t.Mapping[str, t.Sequence[str]]] = None
 
     def vms(self) -> t.List[VmConfig]:
         cluster = self._cluster()
@@ -65,8 +67,34 @@ class ProxmoxVms:
             except FlexdiskError as exc:
                 raise FlexdiskError(exc.code, f"VM {vmid}: {exc.message}") from exc
         containers = [pve_vm.container(vmid, content, cluster) for vmid, content in self._files("lxc")]
-        unique = pve_vm.with_unique_uuids(configs, cluster)
-        return [*(pve_vm.with_record(one, self._bytes(pve_vm.record_file(one.uuid))) for one in unique), *containers]
+        unique = pve_vm.with_unique_uuids(configs, cluster, self._of_other_nodes())
+        return [*(self._with_record(one) for one in unique), *containers]
+
+    def _with_record(self, config: VmConfig) -> VmConfig:
+        """Return a VM with its record. That of a UUID which a VM of another node has too may be of either."""
+        if config.uuid in self._of_other_nodes():
+            return config
+        return pve_vm.with_record(config, self._bytes(pve_vm.record_file(config.uuid)))
+
+    def _of_other_nodes(self) -> t.Mapping[str, t.Sequence[str]]:
+        """Return the VMs of all other nodes of the cluster by their UUIDs, as they were when this was asked first."""
+        if self._elsewhere is None:
+            found: t.Dict[str, t.List[str]] = {}
+            for node in self._other_nodes():
+                for vmid, content in self._files("qemu-server", f"{pve_vm.CLUSTER}/nodes/{node}"):
+                    found.setdefault(pve_vm.uuid_in(content), []).append(f"{vmid} of node {node}")
+            found.pop("", None)
+            self._elsewhere = found
+        return self._elsewhere
+
+    def _other_nodes(self) -> t.List[str]:
+        path = f"{pve_vm.CLUSTER}/nodes"
+        try:
+            return [name for name in sorted(os.listdir(self._root + path)) if name != self._node()]
+        except FileNotFoundError:
+            return []
+        except OSError as exc:
+            raise _unreadable(path, exc) from exc
 
     def vm(self, vm: str) -> VmConfig:
         config = next((one for one in self.vms() if one.uuid == vm), None)
@@ -98,18 +126,18 @@ class ProxmoxVms:
             raise FlexdiskError("HypervisorUnreachable", f"{text} The folders in {pve_vm.CLUSTER}/nodes have its VMs")
         return node
 
-    def _files(self, folder: str) -> t.Iterator[t.Tuple[int, bytes]]:
-        """Yield the number and the content of each file of this node. A file that goes meanwhile is left out."""
-        path = f"{_LOCAL}/{folder}"
+    def _files(self, folder: str, node: str = _LOCAL) -> t.Iterator[t.Tuple[int, bytes]]:
+        """Yield the number and the content of each file of a node. A file that goes meanwhile is left out."""
+        path = f"{node}/{folder}"
         try:
             names = os.listdir(self._root + path)
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return
         except OSError as exc:
             raise _unreadable(path, exc) from exc
         matches = (_CONFIG.fullmatch(name) for name in names)
         for vmid in sorted(int(match.group(1)) for match in matches if match):
-            content = self._bytes(pve_vm.file_of(vmid, folder))
+            content = self._bytes(f"{path}/{vmid}.conf")
             if content is not None:
                 yield vmid, content
 

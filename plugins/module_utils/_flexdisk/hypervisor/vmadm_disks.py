@@ -16,7 +16,7 @@ import typing as t
 
 from ..model.capabilities import Capabilities
 from ..model.command import Answer, Runner
-from ..model.dataset import RAW_ZVOL
+from ..model.dataset import RAW_ZVOL, Dataset
 from ..model.errors import FlexdiskError
 from ..model.resources import Resources
 from ..model.sizes import MIB
@@ -56,6 +56,7 @@ class VmadmDisks:
         self.records = None
         self.waiting = None
         self.guests = None
+        self.snapshots = None
         self.vms_as_a_whole: t.Optional[WholeVms] = None
 
     def _vmadm(self, *argv: str, stdin: str = "", timeout: float = PATIENCE) -> Answer:
@@ -96,9 +97,9 @@ class VmadmDisks:
         if not proof(self.vm(vm)):
             raise FlexdiskError("NotApplied", f"{change} has not taken effect (rc {answer.rc} of: vmadm update {vm})")
 
-    def resize_disk(self, vm: str, path: str, size: int, shrink: bool) -> None:
+    def resize_disk(self, vm: str, path: str, size: int, planned: t.Optional[Dataset] = None) -> None:
         entry: t.Dict[str, t.Any] = {"path": path, "size": size}
-        if shrink:
+        if planned is not None:
             entry["dangerous_allow_shrink"] = True
         # Sizes that vmadm reports can be stale, so the engine reads the volume itself.
         self._update(vm, {"update_disks": [entry]}, lambda seen: _disk(seen, path) is not None, f"disk {path}")

@@ -20,6 +20,13 @@ class FlexdiskError(Exception):
         self.message = message
 
 
+class Unchanged(FlexdiskError):
+    """A step was refused before it has changed anything. Also for steps that must not end half-way."""
+
+    def __init__(self, error: FlexdiskError) -> None:
+        super().__init__(error.code, error.message)
+
+
 @dataclass(frozen=True)
 class Problem:
     """One reason to refuse a VM's declaration, found before anything has changed."""

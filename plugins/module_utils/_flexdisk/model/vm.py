@@ -43,6 +43,8 @@ class Pci:
     others: t.Mapping[str, str] = field(default_factory=dict)
     # The addresses that guests see, by the slots that are no addresses.
     addresses: t.Mapping[str, str] = field(default_factory=dict)
+    # The candidates whose disks stay while the VM runs, each with the reason.
+    fixed: t.Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -111,14 +113,30 @@ class Use(t.NamedTuple):
     writes: bool = False
 
 
+class GuestDisk(t.NamedTuple):
+    """What a running VM has open at one place."""
+
+    # The UUID of the VM, and the VM in messages.
+    vm: str
+    label: str
+    # The place as the configuration calls it, such as C(scsi1).
+    key: str
+    # The datasets that it can be.
+    volumes: t.Tuple[str, ...]
+
+
 class Waiting(t.NamedTuple):
     """A change of a VM that its hypervisor has begun and not made yet. It is made with the next change of any kind."""
 
     # What it changes, as the hypervisor calls it.
     key: str
-    # The disk that comes, or that gets nothing but another serial; "" for any other change.
+    # The disk that comes or goes, or that gets nothing but another serial; "" for any other change.
     volume: str = ""
     serial: str = ""
+    # Its other settings, if it comes.
+    settings: t.Tuple[str, ...] = ()
+    # The disk goes.
+    leaves: bool = False
 
 
 class VmRecord(t.NamedTuple):
@@ -128,6 +146,33 @@ class VmRecord(t.NamedTuple):
     disks: t.Mapping[str, t.Mapping[str, t.Any]]
     # MiB.
     flexible_disk_size: t.Optional[int] = None
+    # Disks that were detached from the VM, by their uuids: their names, and the volumes where they are.
+    detached: t.Mapping[str, t.Mapping[str, str]] = {}
+
+
+class ListedSnapshot(t.NamedTuple):
+    """A snapshot that the configuration of its VM lists, with one of the same name of each volume in ZFS."""
+
+    name: str
+    # Its volumes, by their datasets.
+    volumes: t.Tuple[str, ...] = ()
+    # Seconds since 1970, before the first of its volumes got its snapshot; 0 if the configuration does not say.
+    taken_at: int = 0
+    # What it has and nothing is known about: disks that are no volumes in ZFS, and the memory of the VM.
+    beyond: t.Tuple[str, ...] = ()
+    # It is half made or half deleted.
+    unfinished: bool = False
+    # What a rollback would bring back of the VM's disks otherwise than it is now, by key.
+    disks_differ: t.Tuple[str, ...] = ()
+    # Other settings of which that is true, by key, and the fields of the configuration that have them.
+    settings_differ: t.Tuple[str, ...] = ()
+    fields: t.Mapping[str, t.Any] = {}
+    # The serials of the disks that have another one now, by key.
+    serials: t.Mapping[str, str] = {}
+    # Why some of its disks cannot be reached at the moment: their storages, as sentences.
+    off: t.Tuple[str, ...] = ()
+    # The volumes that a half deleted one names as unused. Those in no disk become unused ones of the VM with its rest.
+    unused: t.Tuple[str, ...] = ()
 
 
 class NewDisks(t.NamedTuple):
@@ -177,6 +222,8 @@ class VmConfig:
     first_boots: bool = False
     # A boot order by types of devices, into which no other disk can be put.
     boot_types: str = ""
+    # Why nobody knows which disk the VM boots from, as a sentence with what helps.
+    boot_unknown: str = field(default="", compare=False)
     # Why the configuration cannot be changed.
     frozen: str = ""
     new_disks: t.Optional[NewDisks] = None
@@ -185,6 +232,11 @@ class VmConfig:
     # Changes that were begun and not made yet, and why nothing else may be changed then if they are not our own.
     waiting: t.Tuple[Waiting, ...] = ()
     why_waiting: str = ""
+    # Snapshots of a VM without a dataset of its own.
+    snapshots: t.Tuple[ListedSnapshot, ...] = ()
+    # The volumes that a new one would have, by the keys of their disks, and disks that prevent one, as sentences.
+    snapshotted: t.Mapping[str, str] = field(default_factory=dict)
+    unsnapshotted: t.Tuple[str, ...] = ()
     # Disks of the configuration that the running VM lacks.
     unplugged: t.Tuple[str, ...] = ()
     # Volumes that the VM uses in any way, if the hypervisor reports more than the list of disks.
@@ -217,6 +269,10 @@ class VmConfig:
     prefixes: t.Tuple[str, ...] = ()
     # Volumes that the VM has and does not use; disks that are left alone because their volumes cannot be read.
     unused: t.Tuple[str, ...] = ()
+    # Why no task stops the VM, as a sentence; "" if one may.
+    unstoppable: str = ""
+    # What C(unusedN) names in storages that the cluster does not have, by the keys.
+    unused_nowhere: t.Mapping[str, str] = field(default_factory=dict)
     unreadable: t.Tuple[DiskConfig, ...] = ()
     # Why no task manages the VM, as a sentence. "" if that only depends on its dataset.
     unsupported: str = ""
@@ -364,6 +420,8 @@ class Vm:
     # Volumes below the VM's dataset that its configuration does not know.
     orphans: t.Tuple[Disk, ...] = ()
     detached: t.Tuple[Disk, ...] = ()
+    # Volumes that no task manages, but snapshots of the VM include: firmware disks, and disks that have left the VM.
+    beside: t.Tuple[Disk, ...] = ()
     # Names that no new volume may have, of a VM without a dataset of its own.
     siblings: t.FrozenSet[str] = frozenset()
     # Snapshots of the VM's dataset alone.
@@ -378,6 +436,8 @@ class Vm:
     strays: t.Tuple[str, ...] = ()
     # Paths in a pool that this task has not read.
     unread: t.Tuple[str, ...] = ()
+    # The pools that this task has read, of a VM without a dataset of its own.
+    pools: t.FrozenSet[str] = frozenset()
     # The journal entry of an interrupted run of this host.
     interrupted: t.Optional[Intent] = None
     # How the VM uses a volume among orphans, so that its list of disks is not complete.

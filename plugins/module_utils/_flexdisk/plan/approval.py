@@ -240,7 +240,8 @@ def _back(plan: VmPlan) -> t.List[_Plain]:
 
 def _snapshots(vm: Vm) -> t.Dict[t.Tuple[int, int], str]:
     """Return the names of snapshots by the guid of their dataset and createtxg, without those of syncs."""
-    places = [(vm.root, vm.snapshots), *((disk.volume, disk.snapshots) for disk in vm.disks + vm.orphans + vm.detached)]
+    disks = vm.disks + vm.orphans + vm.beside + vm.detached
+    places = [(vm.root, vm.snapshots), *((disk.volume, disk.snapshots) for disk in disks)]
     return {
         (dataset.guid, snapshot.createtxg): snapshot.name
         for dataset, snapshots in places

@@ -13,7 +13,7 @@ from ..model.sizes import MIB, render_change, render_mib
 from ..model.vm import FILE, THICK, Disk, DiskElement, Vm
 from ..rules import exchange, identity
 from ..rules.differences import fact_changes, in_conversion
-from ..rules.layout import disk_dataset, index_of, index_within, new_sibling
+from ..rules.layout import arriving_prefix, disk_dataset, index_of, index_within, new_sibling
 from . import disk_travel
 from .changes import facts_of, missing_facts
 from .disk_steps import AttachDisk, Attachment, CreateDisk
@@ -56,7 +56,9 @@ def _place(vm: Vm, target: Target) -> t.Tuple[int, str]:
     if vm.config.new_disks is not None:
         unused = vm.config.proxmox.get("unused", {}).values()
         taken = {*vm.siblings, *vm.missing, *unused, *(volume.name for volume in vm.volumes)}
-        name = new_sibling(vm.config.new_disks.prefix, taken)
+        prefix = arriving_prefix(vm.config, disk.volume.pool) if disk is not None else ""
+        wanted = disk.index if target.spec.index is None and disk is not None else target.spec.index
+        name = new_sibling(prefix or vm.config.new_disks.prefix, taken, wanted)
         return index_within(vm.config, name), name
     remembered = disk.index if disk else target.replaces.index if target.replaces else 0
     index = _free_index(vm, remembered if target.spec.index is None else target.spec.index)
@@ -151,7 +153,11 @@ def create(vm: Vm, target: Target, capabilities: Capabilities) -> CreateDisk:
         size_mib=target.size,
         type=target.type,
         attachment=attachment,
-        facts={**_facts(vm, target, index, attachment), "made_for": spec.recreate_for},
+        facts={
+            **_facts(vm, target, index, attachment),
+            "made_for": spec.recreate_for,
+            **disk_travel.facts_of_new(vm.config, attachment.element),
+        },
         compression=spec.compression or vm.root.compression,
         block_size_bytes=target.block_size,
         own_compression=spec.compression or "",

@@ -6,12 +6,13 @@
 from __future__ import annotations
 
 import typing as t
+from dataclasses import replace
 
 from ..model.dataset import RECORD, DatasetId
 from ..model.sizes import render_change, render_mib
 from ..model.text import count
-from ..model.vm import FILE, SPARSE, Disk, Vm
-from ..rules import disk_element, disk_properties, identity, released_identity
+from ..model.vm import FILE, SPARSE, Disk, Vm, VmConfig
+from ..rules import disk_element, disk_properties, identity, released_identity, vm_record
 from ..rules.differences import crosses, fact_changes
 from ..rules.layout import copy_place, detached_place
 from ..rules.reservation import PoolGeometry, automatic_reservation
@@ -57,6 +58,20 @@ def facts_of(disk: Disk, **changes: t.Any) -> t.Dict[str, str]:
     # The identity that is written replaces the saved one that it comes from.
     saved = {released_identity.RELEASED_PROPERTY: ""} if released_identity.has_saved_identity(disk) else {}
     return {**identity.facts(**fields), **saved}
+
+
+def with_uuid(config: VmConfig, disk: Disk) -> Disk:
+    """Return an attached disk with the uuid that it gets if it has none yet and its VM has no dataset of its own.
+
+    There, a disk can leave a running VM, and by hand. Without a uuid on its volume, no task would find it again. If the
+    guest sees the beginning of a uuid as the serial, the uuid begins so.
+    """
+    if not config.prefixes or not disk.path or disk.uuid or disk.disowned:
+        return disk
+    serial = next((entry.serial for entry in config.disks if entry.path == disk.path), "")
+    guid = disk.volume.guid
+    uuid = identity.uuid_with(serial, guid) if identity.is_serial(serial) else identity.uuid_of(guid)
+    return replace(disk, uuid=uuid)
 
 
 def missing_facts(disk: Disk, facts: t.Mapping[str, str]) -> t.Dict[str, str]:
@@ -115,9 +130,9 @@ def sync_facts(disk: Disk) -> t.Optional[SyncFacts]:
     return SyncFacts(StepReport("", disk.label), volume=disk.volume.name, facts=missing) if missing else None
 
 
-def write_recorded(disk: Disk) -> t.Optional[WriteIdentity]:
+def write_recorded(config: VmConfig, disk: Disk) -> t.Optional[WriteIdentity]:
     """Return the step that writes to a volume the identity that only the record of its VM has; None for any other."""
-    if not released_identity.has_saved_identity(disk):
+    if not vm_record.has_from_record(config, disk):
         return None
     report = StepReport(f"= {disk.label} adopted ({disk.volume.name} at {disk.pci_slot})", disk.label)
     return WriteIdentity(report, volume=disk.volume.name, facts=missing_facts(disk, facts_of(disk)))
@@ -156,7 +171,8 @@ def configure_defaults(vm: Vm, places: bool) -> t.Optional[EditDisks]:
     for disk in vm.disks:
         entry = configured[disk.path]
         lacks: t.Dict[str, t.Union[str, bool]] = {}
-        if not (entry.uuid or disk.hidden or disk.disowned) and disk.volume.guid:
+        known = entry.uuid or vm_record.has_serial(vm.config, entry.serial)
+        if not (known or disk.hidden or disk.disowned) and disk.volume.guid:
             lacks["uuid"] = disk.uuid or identity.uuid_of(disk.volume.guid)
         if places and not entry.pci_slot and disk.pci_slot:
             lacks["pci_slot"] = disk.pci_slot

@@ -12,13 +12,14 @@ from ..model.dataset import Dataset
 from ..model.errors import Problems
 from ..model.sizes import MIB, render_apart, render_bytes, render_change, render_exact, render_mib
 from ..model.text import count
-from ..model.vm import THICK, Disk, Vm
+from ..model.vm import THICK, Disk, Vm, VmConfig
 from ..rules import slots, space
 from ..rules.differences import crosses, in_conversion
 from ..rules.disk_values import check_new_name
+from ..rules.identity import is_serial, serial_of
 from ..rules.inventory import Host
 from ..rules.keys import leaves_its_root
-from ..rules.layout import container, copy_place, detached_place
+from ..rules.layout import arriving_prefix, container, copy_place, detached_place
 from ..rules.replicas import hosts
 from ..rules.reservation import PoolGeometry
 from ..rules.usage import also_attached, labels, why_renamed
@@ -32,14 +33,16 @@ def check(resolved: Resolved, host: Host, capabilities: Capabilities, problems: 
         _check_target(resolved, target, capabilities, problems)
         check_type(target, host, resolved.vm.config.pool, capabilities, problems)
     for leaver in resolved.leavers:
-        _check_leaver(leaver, problems)
+        _check_leaver(resolved.vm.config, leaver, problems)
         disk_travel.check_leaving(resolved.vm, leaver, problems)
         _check_protection(resolved.vm, leaver.disk, "removed", problems)
     _check_moves(resolved, host, problems)
     _check_writers(resolved, host, problems)
     _check_renamed(resolved, problems)
+    _check_twins(resolved, problems)
     _check_names(resolved, problems)
     _check_boot(resolved, problems)
+    _check_last(resolved, problems)
     _check_pci_functions(resolved, problems)
     _check_flexible(resolved, problems)
     _check_space(resolved, host, problems)
@@ -148,12 +151,19 @@ def _check_protection(vm: Vm, disk: Disk, action: str, problems: Problems) -> No
     """Add a problem if the VM is indestructible: this protects its disks, too. RFD 154 leaves it open."""
     if vm.config.indestructible and not disk.detached:
         problems.add("Indestructible", f"the VM is indestructible, so none of its disks can be {action}", disk.label)
+    particulars = vm.config.proxmox
+    if action == "removed" and particulars.get("protection") and not disk.detached:
+        text = "the VM is protected, so Proxmox VE removes none of its disks"
+        way = f"qm set {particulars['vmid']} --protection 0 ends that"
+        problems.add("Indestructible", f"{text}; {way}", disk.label)
 
 
-def _check_leaver(leaver: Leaver, problems: Problems) -> None:
+def _check_leaver(config: VmConfig, leaver: Leaver, problems: Problems) -> None:
     disk = leaver.disk
     if disk.boot and disk.path and not leaver.replaced:
         problems.add("InvalidArgument", "the boot disk cannot be removed", disk.label)
+    if config.boot_unknown and disk.path:
+        problems.add("NotSupported", f"cannot be removed: {config.boot_unknown}", disk.label)
     _check_removal(leaver, problems)
 
 
@@ -206,25 +216,47 @@ def _check_renamed(resolved: Resolved, problems: Problems) -> None:
             problems.add("InUse", why, disk.label)
 
 
+def _check_twins(resolved: Resolved, problems: Problems) -> None:
+    """Refuse a detached disk whose serial an attached one has, as after a restore: nobody knows which one is meant."""
+    config = resolved.vm.config
+    volumes = {entry.volume: entry for entry in config.disks if entry.volume} if config.prefixes else {}
+    named = {disk.uuid: volumes[disk.volume.name] for disk in resolved.vm.disks if disk.volume.name in volumes}
+    # One that got its uuid while the VM ran gets its serial with this change.
+    serials = {serial_of(uuid): entry for uuid, entry in named.items() if uuid and not is_serial(entry.serial)}
+    serials.update({entry.serial: entry for entry in volumes.values()})
+    for target in resolved.targets:
+        disk = target.disk
+        twin = serials.get(serial_of(disk.uuid)) if disk is not None and disk.detached and disk.uuid else None
+        if disk is not None and twin is not None:
+            serial = serial_of(disk.uuid)
+            text = f"{disk.volume.name} is detached, and {twin.key} ({twin.volume}) has its serial {serial}, as a"
+            text += " restored disk has: either may be meant. Give the attached one another serial (qm set "
+            text += f"{config.proxmox['vmid']} --{twin.key}), or, while the VM is stopped, another name by its pci_slot"
+            problems.add("Ambiguous", text, target.label)
+
+
 def _check_moves(resolved: Resolved, host: Host, problems: Problems) -> None:
     """Check renamed volumes: same pool, below their encryption root, and the new name must be free."""
-    pool = resolved.vm.config.pool
-    above = host.datasets.get(container(pool)) or host.datasets[pool]
+    config = resolved.vm.config
     for leaver in resolved.leavers:
-        if leaver.moves:
-            _check_encryption(leaver.disk, above, "detached", problems)
+        if leaver.moves or (config.prefixes and not leaver.disk.detached):
+            pool = leaver.disk.volume.pool
+            above = host.datasets.get(container(pool)) or host.datasets[pool]
+            _check_encryption(leaver.disk, above, "detached", problems, _way_out_of_vm(config, leaver))
             place = detached_place(leaver.disk)
             if place in host.datasets:
                 problems.add("AlreadyExists", f"cannot be moved out: {place} already exists", leaver.disk.label)
     for target in resolved.targets:
         if target.disk is not None and target.disk.detached:
-            if target.disk.volume.pool != pool:
-                problems.add(
-                    "InvalidArgument",
-                    f"is in pool {target.disk.volume.pool}, but the VM is in pool {pool}",
-                    target.label,
-                )
-            _check_encryption(target.disk, resolved.vm.root, "attached", problems)
+            pool = target.disk.volume.pool
+            prefix = arriving_prefix(config, pool)
+            if pool != config.pool and not prefix:
+                place = f"the VM is in pool {config.pool}"
+                if config.prefixes:
+                    place = f"no active zfspool of this node, in which the VM could have it, is in {pool}"
+                problems.add("InvalidArgument", f"is in pool {pool}, but {place}", target.label)
+            parent = host.datasets.get(prefix.rpartition("/")[0], resolved.vm.root) if prefix else resolved.vm.root
+            _check_encryption(target.disk, parent, "attached", problems)
 
 
 def check_type(target: Target, host: Host, pool: str, capabilities: Capabilities, problems: Problems) -> None:
@@ -248,12 +280,22 @@ def check_type(target: Target, host: Host, pool: str, capabilities: Capabilities
         _check_encryption(disk, host.datasets.get(container(pool)) or host.datasets[pool], "converted", problems)
 
 
-def _check_encryption(disk: Disk, destination: Dataset, verb: str, problems: Problems) -> None:
+def _way_out_of_vm(config: VmConfig, leaver: Leaver) -> str:
+    """Return how a disk leaves a VM of Proxmox VE that cannot be moved away, as the end of a text."""
+    if not (config.prefixes and leaver.disk.path):
+        return ""
+    command = f"qm disk unlink {config.proxmox['vmid']} --idlist {leaver.disk.key}"
+    if leaver.destroy:
+        return f"; {command} --force 1 destroys it"
+    return f"; {command} takes it out of the VM, and leaves it where it is as unused"
+
+
+def _check_encryption(disk: Disk, destination: Dataset, verb: str, problems: Problems, way: str = "") -> None:
     if leaves_its_root(disk.volume, destination):
         problems.add(
             "EncryptionRoot",
             f"cannot be {verb}: its encryption root is {disk.volume.encryptionroot}, that of {destination.name} is "
-            f"{destination.encryptionroot or 'none'}",
+            f"{destination.encryptionroot or 'none'}{way}",
             disk.label,
         )
 
@@ -297,6 +339,16 @@ def _check_boot(resolved: Resolved, problems: Problems) -> None:
         problems.add("InvalidArgument", "the VM would have no boot disk")
 
 
+def _check_last(resolved: Resolved, problems: Problems) -> None:
+    """Refuse to take the last disk from a VM without a dataset of its own: it would have no place for another one."""
+    going = [leaver.disk for leaver in resolved.leavers if leaver.disk.path]
+    stays = any(target.stays for target in resolved.targets)
+    if resolved.vm.config.prefixes and len(going) == len(resolved.vm.disks) and not stays:
+        text = "is the last disk of the VM that can be managed, and without one the VM cannot be; add another before"
+        for disk in going:
+            problems.add("NotSupported", text, disk.label)
+
+
 def _check_boot_disk(resolved: Resolved, target: Target, now: bool, problems: Problems) -> None:
     """Check that the hypervisor can boot from a disk that is declared to boot. now: it is the boot disk already."""
     config = resolved.vm.config
@@ -308,9 +360,10 @@ def _check_boot_disk(resolved: Resolved, target: Target, now: bool, problems: Pr
             target.label,
         )
     elif target.replaces_another and config.identity_in_zfs:
+        kind = "Proxmox VE" if config.prefixes else "libvirt"
         problems.add(
             "NotSupported",
-            "the boot disk cannot be replaced with libvirt, where another disk would be the boot disk for a moment; "
+            f"the boot disk cannot be replaced with {kind}, where another disk would be the boot disk for a moment; "
             "create the VM anew",
             target.label,
         )

@@ -11,7 +11,8 @@ from ..model.sizes import render_bytes, render_mib
 from ..model.text import count
 from ..model.vm import Disk, Vm
 from ..rules import disk_element, identity, snapshots
-from ..rules.layout import detached_place
+from ..rules.layout import detached_place, within
+from ..rules.unused import left_unused
 from . import disk_travel
 from .changes import facts_of, facts_without_marks, missing_facts, short_names
 from .disk_steps import Destroy, DestroyDetached, Detach, DetachUnattached, DiscardCopy, ForgetDisk, LiftGuard
@@ -19,6 +20,7 @@ from .resolve import Leaver
 from .steps import StepReport
 
 DETACHED_PREFIX = "flexdisk-parked-"
+_NOT_ATTACHED = " (not attached)"
 
 
 def remove_ghosts(vm: Vm) -> t.Iterator[ForgetDisk]:
@@ -29,6 +31,21 @@ def remove_ghosts(vm: Vm) -> t.Iterator[ForgetDisk]:
         label = detached[entry.uuid].label
         report = StepReport(f"- {label}, detached already, out of the configuration", label)
         yield ForgetDisk(report, volume=entry.volume, path=entry.path)
+
+
+def why_still_unused(vm: Vm, volume: str) -> str:
+    """Return why Proxmox VE does not take what it says of an unused volume out of the configuration; "" if it does."""
+    particulars = vm.config.proxmox
+    if particulars.get("protection"):
+        return f"the VM is protected; qm set {particulars['vmid']} --protection 0 ends that"
+    return "" if within(vm.config, volume) else "no storage that is active on this node has it"
+
+
+def remove_unused(vm: Vm, device_prefix: str) -> t.Iterator[ForgetDisk]:
+    """Remove what the configuration says of volumes as unused ones, which an interrupted run has moved away."""
+    for volume in (name for name in left_unused(vm) if not why_still_unused(vm, name)):
+        report = StepReport(f"- {volume}, detached already, out of the configuration")
+        yield ForgetDisk(report, volume=volume, path=device_prefix + volume)
 
 
 def lift_guards(disks: t.Iterable[Disk]) -> t.Iterator[LiftGuard]:
@@ -52,7 +69,7 @@ def detach(vm: Vm, leaver: Leaver, reservation_set_later: bool) -> Detach:
     reservation_set_later: so the pool need not provide the disk's space twice.
     """
     disk = leaver.disk
-    attached = "" if disk.path else " (not attached)"
+    attached = "" if disk.path else _NOT_ATTACHED
     named = f" without its name (uuid {disk.uuid})" if leaver.nameless else ""
     lost = "" if leaver.becomes_replica else disk_travel.lost_text(disk)
     report = StepReport(f"- {disk.label} {render_mib(disk.size_mib)}{attached} detached{named}{lost}", disk.label)
@@ -115,13 +132,16 @@ def _newest(disk: Disk, renamed: t.Mapping[str, str]) -> str:
     return renamed.get(short, short)
 
 
-def destroy(leaver: Leaver) -> t.Union[Destroy, DestroyDetached]:
-    """Destroy a disk. An attached disk leaves the VM first, as for a detach; only then is its volume destroyed."""
+def destroy(leaver: Leaver, by_name: bool = False) -> t.Union[Destroy, DestroyDetached]:
+    """Destroy a disk. An attached disk leaves the VM first, as for a detach; only then is its volume destroyed.
+
+    by_name: a volume belongs to the VM by its name, so that one that is not attached has to leave, too.
+    """
     disk = leaver.disk
-    if not disk.path:
+    if disk.detached or not (disk.path or by_name):
         return destroy_detached(leaver)
     return Destroy(
-        _destroyed(disk, ""),
+        _destroyed(disk, "" if disk.path else _NOT_ATTACHED),
         volume=disk.volume.name,
         path=disk.path,
         target=detached_place(disk),
@@ -135,7 +155,7 @@ def destroy(leaver: Leaver) -> t.Union[Destroy, DestroyDetached]:
 def destroy_detached(leaver: Leaver) -> DestroyDetached:
     """Destroy a volume that no VM has attached."""
     disk = leaver.disk
-    report = _destroyed(disk, " (detached)" if disk.detached else " (not attached)")
+    report = _destroyed(disk, " (detached)" if disk.detached else _NOT_ATTACHED)
     return DestroyDetached(report, volume=disk.volume.name, guid=disk.volume.guid, snapshots=short_names(disk))
 
 

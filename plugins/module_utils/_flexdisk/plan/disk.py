@@ -18,7 +18,7 @@ from ..rules.differences import birth_differences
 from ..rules.disk import Place, find_source, label_of, locate, serial_of
 from ..rules.identity import blank_in
 from ..rules.inventory import Host
-from ..rules.layout import disk_dataset
+from ..rules.layout import arriving_prefix, disk_dataset, index_within
 from ..rules.matching import Match
 from ..rules.naming import names_volume
 from ..rules.slots import slot_problems
@@ -30,6 +30,7 @@ from .entries import Entry
 from .planner import check_begun, demand, find_vm, lacking, plan_matched, rank
 from .resolve import creation_interrupted, unfinished_disk_text
 from .steps import VmPlan
+from .unseen import volumes_of, why_not_gone, why_taken, why_unreadable
 
 
 @dataclass
@@ -151,6 +152,7 @@ class Registry:
             self._add(declared, "ResourceNotFound", text)
             return
         if declared.state == "absent":
+            self._gone(job)
             return
         if declared.state == "present" and declared.spec.name and not declared.spec.uuid:
             self._new(job)
@@ -160,6 +162,16 @@ class Registry:
             self._add(
                 declared, "ResourceNotFound", "the disk does not exist; state=present with a name and a size creates it"
             )
+
+    def _gone(self, job: Job) -> None:
+        """Refuse to say that a disk is gone that cannot be seen at the moment."""
+        declared, spec = job.declared, job.declared.spec
+        name, uuid = spec.name or "", spec.uuid or ""
+        volumes = volumes_of(self._host, name, uuid)
+        for vm in [job.owner] if job.owner is not None else self._host.vms:
+            why = why_not_gone(vm, self._host, name, uuid, volumes)
+            if why:
+                self._add(declared, "NotSupported", f"{vm.label}: {why}")
 
     def _nameless(self, job: Job) -> t.Optional[Disk]:
         """Return the disk of the entry's VM without a name, which reports call by the last part of its volume."""
@@ -184,6 +196,13 @@ class Registry:
         if blank_in(pool):
             self._add(job.declared, "NotSupported", blank_in(pool))
             return
+        owner = job.owner
+        if owner is not None:
+            taken = why_taken(owner, job.declared.spec.name or "", host=self._host)
+            unread = "" if taken else why_unreadable(owner, self._host.geometry)
+            if taken or unread:
+                self._add(job.declared, "NameConflict" if taken else "NotSupported", taken or unread)
+                return
         twin = f"{job.declared.spec.name}\t{job.owner.config.uuid if job.owner is not None else ''}"
         if twin in self._seen:
             self._add(job.declared, "InvalidArgument", "listed twice: two new disks have this name")
@@ -279,6 +298,10 @@ class Registry:
         taken = next((other for other in others if name and other.name == name), None)
         if taken is not None:
             self._add(job.declared, "NameConflict", f"the name {name} is already used by {taken.volume.name}")
+        renamed = owner is not None and name != disk.name
+        why = why_taken(t.cast(Vm, owner), name or "", disk.uuid, self._host) if renamed else ""
+        if why:
+            self._add(job.declared, "NameConflict", why)
 
     def _attached(self, job: Job, place: Place) -> None:
         declared, vm = job.declared, t.cast(Vm, job.owner)
@@ -391,11 +414,15 @@ class Registry:
             orphans=tuple(d for d in visit.vm.orphans if d.volume.name not in leaving),
         )
         used = {number: disk_dataset(vm.root.name, number) for number in arrivals.used_indexes(vm)}
+        if vm.config.prefixes:
+            names = [name for name in (*vm.siblings, *(volume.name for volume in vm.volumes)) if name not in leaving]
+            used = {index_within(vm.config, name): name for name in names}
         for declared, disk in pairs:
             index = declared.spec.index
             if index is None or disk.path:
                 continue
-            if index in used:
+            prefix = arriving_prefix(vm.config, disk.volume.pool)
+            if index in used and used[index].startswith(prefix):
                 problems.add("InvalidArgument", f"index {index} belongs to {used[index]}", disk.label)
             used[index] = f"the entry {declared.label}"
 

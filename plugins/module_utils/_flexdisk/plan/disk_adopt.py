@@ -11,8 +11,9 @@ from dataclasses import replace
 from ..model.desired import AdoptionDeclaration, ReleasedIdentity
 from ..model.errors import Problems
 from ..model.sizes import render_mib
+from ..model.text import count
 from ..model.vm import FILE, Disk, DiskConfig, Vm
-from ..rules import disk_properties, exchange, identity, released_identity
+from ..rules import disk_properties, exchange, identity, released_identity, vm_record
 from ..rules.inventory import Host, may_have_uuid, own_uuid, serial_shown
 from ..rules.layout import disk_name, index_of, pool_of
 from ..rules.power import interrupted_run_text
@@ -22,7 +23,8 @@ from . import changes, ordering
 from .disk_steps import ReleaseDisk, SyncFacts
 from .ordering import Sequence
 from .steps import Step, StepReport, VmPlan
-from .vm_steps import WritePackage
+from .unseen import why_taken
+from .vm_steps import GiveUp, Remember, WritePackage
 
 
 def plan_adoption(host: Host, vm: Vm, spec: AdoptionDeclaration) -> VmPlan:
@@ -40,18 +42,24 @@ def plan_adoption(host: Host, vm: Vm, spec: AdoptionDeclaration) -> VmPlan:
         _Candidate(vm, disk, declared.get(disk.volume.name, ReleasedIdentity()), warnings) for disk in _open(vm)
     ]
     adopted = [disk for disk in vm.disks if not disk.hidden and released_identity.has_whole_identity(disk.volume)]
-    _check_names(vm, adopted, candidates, declared, problems)
+    _check_names(host, vm, adopted, candidates, declared, problems)
     _check_uuids(host, candidates, problems)
+    _check_serials(vm, candidates, problems)
     known = _with_uuids(vm, candidates)
     seq = Sequence(known, host.geometry[vm.config.pool])
-    if vm.config.state == "stopped":
+    # Without a dataset of the VM, the next change of its disks writes serials: an interrupted one leaves traces.
+    if vm.config.state == "stopped" and not vm.config.prefixes:
         seq.add(changes.configure_defaults(known, False))
     for candidate in candidates:
         seq.add(candidate.step(seq.volume_of(candidate.disk)))
     for disk in adopted:
         warnings += _ignored(vm, disk, declared.get(disk.volume.name, ReleasedIdentity()))
         seq.add(_settled(seq.volume_of(disk), warnings))
+    if spec.package and vm.config.prefixes:
+        problems.add("NotSupported", "a package is kept on the dataset of its VM, and this VM has none")
     seq.add(_package(vm, spec))
+    if vm.config.prefixes and (seq.steps or vm_record.differences(vm.config, vm.disks)):
+        seq.add(Remember(StepReport("")))
     if seq.steps and vm.interrupted is not None:
         problems.add("InUse", exchange.why_refused(vm) or interrupted_run_text(vm.interrupted))
     warnings += [f"{vm.label}: disk {d.label} has no uuid yet" for d in seq.vm.disks if not (d.hidden or d.uuid)]
@@ -76,6 +84,7 @@ def plan_release(host: Host, vm: Vm, forget: bool) -> VmPlan:
     seq = Sequence(vm, host.geometry[vm.config.pool])
     for disk in vm.disks:
         seq.add(_release(vm, disk, problems))
+    seq.add(_out_of_record(vm))
     root, package = vm.root.name, vm.root.user.get("package")
     if package:
         facts = {released_identity.RELEASED_PROPERTY: package, "package": ""}
@@ -105,7 +114,8 @@ def released(vm: Vm) -> t.Optional[t.Dict[str, t.Any]]:
     for disk in vm.disks:
         saved = released_identity.identity_of(disk)
         if saved.uuid or saved.name:
-            disks.append(released_identity.entry(replace(saved, index=disk.index)))
+            placed = replace(saved, pci_slot=disk.key) if disk.key else replace(saved, index=disk.index)
+            disks.append(released_identity.entry(placed))
     package = vm.package or vm.root.user.get(released_identity.RELEASED_PROPERTY, "")
     if not (disks or package):
         return None
@@ -164,7 +174,7 @@ class _Candidate:
         self.disk = disk
         self.saved = saved
         self.identity = released_identity.merged(declared, saved)
-        self.name = self.identity.name or disk.name or disk_name(disk.index)
+        self.name = self.identity.name or disk.name or _default_name(vm, disk)
         self.uuid = own_uuid(vm.config, entry, disk.volume) or self._uuid(vm, entry)
         # A serial that is the beginning of the uuid needs no edit.
         self.shown = bool(self.uuid) and serial_shown(entry)
@@ -175,7 +185,9 @@ class _Candidate:
         known = self.identity.uuid or self.disk.uuid
         if known and may_have_uuid(entry, known):
             return known if report else ""
-        return identity.uuid_with(entry.serial, self.disk.volume.guid) if serial_shown(entry) else ""
+        if serial_shown(entry):
+            return identity.uuid_with(entry.serial, self.disk.volume.guid)
+        return changes.with_uuid(vm.config, self.disk).uuid
 
     def step(self, disk: Disk) -> Step:
         """Return the step that writes the identity. disk: the disk at this point of the plan."""
@@ -188,6 +200,12 @@ class _Candidate:
         return changes.give_identity(
             disk, wanted, more if self.saved is None else {**more, released_identity.RELEASED_PROPERTY: ""}
         )
+
+
+def _default_name(vm: Vm, disk: Disk) -> str:
+    """Return the name of a disk that nobody has named: after its number, or after its key if another disk has that."""
+    alike = [other for other in vm.disks if other.index == disk.index]
+    return disk.key if disk.key and len(alike) > 1 else disk_name(disk.index)
 
 
 def _declared_identities(vm: Vm, spec: AdoptionDeclaration, problems: Problems) -> t.Dict[str, ReleasedIdentity]:
@@ -238,6 +256,7 @@ def _listed(disks: t.Iterable[Disk]) -> str:
 
 
 def _check_names(
+    host: Host,
     vm: Vm,
     adopted: t.Sequence[Disk],
     candidates: t.Sequence[_Candidate],
@@ -257,11 +276,19 @@ def _check_names(
             free = next(n for n in (f"{name[:58]}-{k}" for k in range(2, len(taken) + 3)) if n not in taken)
             problems.add(
                 "NameConflict",
-                f"{volume} and {taken[name]} would have the same name; choose another: disks: [{{index: "
-                f"{candidate.disk.index}, name: {free}}}]",
+                f"{volume} and {taken[name]} would have the same name; choose another: disks: "
+                f"[{{{_place(candidate.disk)}, name: {free}}}]",
                 name,
             )
         taken.setdefault(name, volume)
+        why = why_taken(vm, name, candidate.uuid, host)
+        if why:
+            problems.add("NameConflict", why, name)
+
+
+def _place(disk: Disk) -> str:
+    """Return what of an entry tells a disk from all others of its VM."""
+    return f"pci_slot: {disk.key}" if disk.key else f"index: {disk.index}"
 
 
 def _check_uuids(host: Host, candidates: t.Sequence[_Candidate], problems: Problems) -> None:
@@ -276,6 +303,18 @@ def _check_uuids(host: Host, candidates: t.Sequence[_Candidate], problems: Probl
         if len(places[candidate.uuid]) > 1:
             volumes = ", ".join(sorted(places[candidate.uuid]))
             problems.add("Ambiguous", f"the uuid {candidate.uuid} is on several volumes: {volumes}", candidate.name)
+
+
+def _check_serials(vm: Vm, candidates: t.Sequence[_Candidate], problems: Problems) -> None:
+    """Refuse UUIDs that give two disks of a VM one serial, where that is all that its configuration has of them."""
+    known = {disk.uuid: disk.volume.name for disk in (*vm.disks, *vm.orphans, *vm.detached) if disk.uuid}
+    for candidate in candidates if vm.config.prefixes else ():
+        uuid, serial = candidate.uuid, identity.serial_of(candidate.uuid)
+        for other, volume in known.items() if uuid else ():
+            if other != uuid and identity.serial_of(other) == serial and volume != candidate.disk.volume.name:
+                text = f"uuid {uuid} gives it serial {serial}, as {other} gives {volume}; choose another"
+                problems.add("Ambiguous", text, candidate.name)
+        known[uuid] = candidate.disk.volume.name
 
 
 def _with_uuids(vm: Vm, candidates: t.Sequence[_Candidate]) -> Vm:
@@ -333,14 +372,33 @@ def _package(vm: Vm, spec: AdoptionDeclaration) -> t.Optional[Step]:
 def _release(vm: Vm, disk: Disk, problems: Problems) -> t.Optional[Step]:
     present = released_identity.facts_to_release(disk.volume)
     if not present:
-        return None
+        return _saved_from_record(vm, disk)
     saved = problems.attempt(disk.label, lambda: released_identity.encode(released_identity.identity_of(disk)))
     uuid = disk.volume.user.get("uuid")
     text = f"- {disk.label} released ({disk.volume.name}{f', uuid {uuid}' if uuid else ''})"
+    if vm.config.prefixes and disk.volume.user.get("type"):
+        present.insert(1, "type")  # Proxmox VE sets no reservations, so nobody needs to know that this one has none
     facts = dict.fromkeys(present, "")
     if disk.volume.user.get(released_identity.RELEASED_PROPERTY) != saved:
         facts[released_identity.RELEASED_PROPERTY] = saved or ""
     return _released(vm, disk, text, facts)
+
+
+def _saved_from_record(vm: Vm, disk: Disk) -> t.Optional[Step]:
+    """Return the step that saves on a volume the identity that only the record of its VM has; None for any other."""
+    if not vm_record.has_from_record(vm.config, disk):
+        return None
+    facts = {released_identity.RELEASED_PROPERTY: disk.volume.user[released_identity.RELEASED_PROPERTY]}
+    return _released(vm, disk, f"- {disk.label} released ({disk.volume.name})", facts)
+
+
+def _out_of_record(vm: Vm) -> t.Optional[Step]:
+    """Return the step that takes all disks out of the record of the VM, after each is saved on its volume; None if it
+    has none.
+    """
+    serials = tuple(sorted(vm_record.known(vm.config)))
+    report = StepReport(f"- {count(len(serials), 'disk')} out of the record of the VM")
+    return GiveUp(report, serials=serials) if serials else None
 
 
 def _released(vm: Vm, disk: Disk, text: str, facts: t.Mapping[str, str]) -> Step:

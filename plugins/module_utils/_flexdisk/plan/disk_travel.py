@@ -21,7 +21,18 @@ def facts_of_leaver(disk: Disk) -> t.Dict[str, str]:
 
 def facts_of_copy(disk: Disk) -> t.Dict[str, str]:
     """Return the property for a copy or clone of a disk, whose data has the same format; {} for nothing to keep."""
-    value = disk_element.encode(disk_element.storable(disk.element))
+    return _kept(disk.element)
+
+
+def facts_of_new(config: VmConfig, element: DiskElement) -> t.Dict[str, str]:
+    """Return the property for a new disk until its VM has it; {} for nothing to keep. Of a VM without a dataset of its
+    own, an interrupted run may leave the volume alone, and the next one attaches that.
+    """
+    return _kept(element) if config.prefixes else {}
+
+
+def _kept(element: DiskElement) -> t.Dict[str, str]:
+    value = disk_element.encode(disk_element.storable(element))
     return {disk_element.ELEMENT_PROPERTY: value} if value else {}
 
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Disks that a running guest has with another size than their volumes, or not at all, although the VM has them."""
+"""What running guests have otherwise than their VMs: disks of another size, none, or one that the VM does not have."""
 
 from __future__ import annotations
 
@@ -10,10 +10,15 @@ from dataclasses import replace
 
 from ..model.errors import FlexdiskError, Problems
 from ..model.sizes import render_apart
-from .disk_steps import AttachDisk, CreateDisk, DiskDeparture, EditDisks, Resize
-from .steps import VmPlan
+from ..model.vm import GuestDisk
+from .disk_steps import AttachDisk, CreateDisk, DestroyDetached, DiskArrival, DiskDeparture, EditDisks, Resize
+from .steps import Step, VmPlan
 from .vm_steps import Recover
 
+# Steps after which it is asked what the guest has.
+_OF_DISKS = (AttachDisk, CreateDisk, DiskDeparture, EditDisks, Recover, Resize)
+# Steps that give a volume to a VM, or take it away.
+_OF_VOLUMES = (DestroyDetached, DiskArrival, DiskDeparture)
 _WAY_OUT = "a stop and a start of the VM"
 
 
@@ -42,13 +47,44 @@ def compared(plan: VmPlan, sizes: t.Mapping[str, int]) -> VmPlan:
 
 def unknown(plan: VmPlan, why: FlexdiskError) -> VmPlan:
     """Return the plan of a running VM of which nobody knows what its guest has. It is refused if that must be known."""
-    if any(
-        isinstance(step, (AttachDisk, CreateDisk, DiskDeparture, EditDisks, Recover, Resize)) for step in plan.steps
-    ):
+    if asked(plan) is not None or any(isinstance(step, _OF_DISKS) for step in plan.steps):
         problems = Problems(plan.name)
         problems.add(why.code, why.message)
         return _refused(plan, problems)
     return replace(plan, warnings=(*plan.warnings, f"{plan.name}: {why.message}"))
+
+
+def asked(plan: VmPlan) -> t.Optional[str]:
+    """Return the UUID of the VM that free() must know, "" for all VMs, and None if it need not be asked."""
+    steps = [step for step in plan.steps if isinstance(step, _OF_VOLUMES)] if plan.before.config.prefixes else []
+    if any(_unused(step, plan) for step in steps):
+        return ""
+    arrives = any(isinstance(step, DiskArrival) for step in steps)
+    return plan.vm if arrives and not plan.stops else None
+
+
+def free(plan: VmPlan, opened: t.Sequence[GuestDisk]) -> VmPlan:
+    """Return the plan, refused if a running VM has open what its configuration does not say, and the plan needs it.
+
+    That is a volume that looks unused, or the place of a disk that comes. opened: what these VMs have open.
+    """
+    problems, keys = Problems(plan.name), {entry.key for entry in plan.before.config.disks}
+    opened = [one for one in opened if not (plan.stops and one.vm == plan.vm)]
+    mine = {one.key for one in opened if one.vm == plan.vm and one.key not in keys}
+    for step in (step for step in plan.steps if isinstance(step, _OF_VOLUMES)):
+        for name, one in ((name, one) for name in _unused(step, plan) for one in opened if name in one.volumes):
+            text = f"{name} looks unused, but the running VM {one.label} has it as {one.key or 'a device'}"
+            problems.add("InUse", f"{text}; a stop and a start of that VM ends this", step.disk)
+        if isinstance(step, DiskArrival) and step.attachment.pci_slot in mine:
+            text = f"the running VM still has a disk at {step.attachment.pci_slot} that its configuration lacks"
+            problems.add("InUse", f"{text}; a stop and a start of the VM ends this", step.disk)
+    return _refused(plan, problems) if problems else plan
+
+
+def _unused(step: Step, plan: VmPlan) -> t.List[str]:
+    """Return the volumes of a step that the VM has beside its disks."""
+    unused = {disk.volume.name for disk in plan.before.orphans}
+    return [name for name in dict.fromkeys(step.volumes) if name in unused]
 
 
 def _refused(plan: VmPlan, problems: Problems) -> VmPlan:

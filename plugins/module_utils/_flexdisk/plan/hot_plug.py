@@ -22,6 +22,8 @@ def why_cold(vm: Vm, model: str, slot: str, capabilities: Capabilities) -> str:
     taken = [slots.parse_slot(e.pci_slot) for e in vm.config.disks if e.pci_slot]
     if place.function or not slots.alone(place, taken):
         return "disks that share a PCI slot come and go together"
+    if slot in pci.fixed:
+        return pci.fixed[slot]
     if slot in pci.hot:
         return ""
     free = [s for s in map(slots.parse_slot, pci.hot) if s not in taken and slots.alone(s, taken)]

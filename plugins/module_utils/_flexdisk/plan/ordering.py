@@ -19,6 +19,7 @@ from ..rules.differences import config_changes, crosses, in_conversion
 from ..rules.replicas import is_synced
 from ..rules.reservation import PoolGeometry, default_block_size
 from ..rules.unfinished import is_unfinished, unfinished_vm_text
+from ..rules.unused import left_unused
 from . import arrivals, changes, departures, disk_travel, predict, recovery
 from .disk_steps import DiskEdit, EditDisks
 from .hot_plug import why_cold
@@ -59,19 +60,21 @@ def order(
     config = vm.config
     work = _work(resolved, geometry, capabilities, policy)
     needs_stop = [s for s in work.steps if (s.cold or s.late(capabilities.live)) and not s.facts_only]
+    first: t.List[Step] = [*departures.remove_unused(vm, capabilities.device_prefix)]
     if needs_stop or config.state == "stopped":
-        first = _overdue(resolved, bool(needs_stop))
-        work = _work(resolved, geometry, capabilities, policy, first) if first else work
+        first += _overdue(resolved, bool(needs_stop))
+    if first:
+        work = _work(resolved, geometry, capabilities, policy, first)
     if work.steps or vm.interrupted:
         check_ready(vm, problems)
     _check_converting(resolved, problems)
+    _check_unused(vm, work, problems)
     if _beyond(work, capabilities, problems):
         return work
     if not needs_stop or config.state != "running":
         return _resumed(vm, work, geometry, capabilities)
-    stops = not capabilities.abilities or "stop" in capabilities.abilities
-    if not (policy.allow_restart and stops):
-        way = "allow_restart: true allows a shutdown and a start" if stops else "stop it first: no task does so there"
+    if not policy.allow_restart or config.unstoppable:
+        way = config.unstoppable or "allow_restart: true allows a shutdown and a start"
         problems.add(
             "VmNotStopped",
             "the VM is running and must be stopped for: "
@@ -79,6 +82,16 @@ def order(
         )
         return work
     return _resumed(vm, _wrapped(vm, work, geometry, capabilities), geometry, capabilities)
+
+
+def _check_unused(vm: Vm, work: Sequence, problems: Problems) -> None:
+    """Refuse a task that would only end an interrupted detach, if Proxmox VE does not let it. Others get a warning."""
+    if vm.interrupted is not None and all(step.facts_only or isinstance(step, Remember) for step in work.steps):
+        for volume in left_unused(vm):
+            why = departures.why_still_unused(vm, volume)
+            if why:
+                text = f"{volume} is detached already, and the configuration still names it as unused: {why}"
+                problems.add("NotSupported", text)
 
 
 def _beyond(work: Sequence, capabilities: Capabilities, problems: Problems) -> bool:
@@ -172,6 +185,7 @@ def _work(
     if figures:
         seq.add(retire_syncs(seq.vm, capabilities))
     seq.extend(repairs(seq.vm, geometry, policy.reclaim, resolved.flexible, recomputed=bool(figures)))
+    seq.add(_reservations(resolved, geometry))
     for leaver in (v for v in resolved.leavers if not v.destroy and v.disk.detached):
         seq.add(changes.remove_name(leaver.disk).for_disk(leaver.replaced))
     seq.extend(first)
@@ -193,6 +207,21 @@ def _work(
     return seq
 
 
+def _reservations(resolved: Resolved, geometry: PoolGeometry) -> t.Optional[SettleVolumes]:
+    """Return the step that gives thick disks of a VM without a dataset of its own their automatic reservations again,
+    None if they have them. A rollback to another size changes them. Disks in pools of another layout are left out.
+    """
+    vm, leaving = resolved.vm, [leaver.disk.volume.name for leaver in resolved.leavers]
+    if not vm.config.prefixes or vm.config.frozen:
+        return None
+    off = space.thick_off_automatic(vm, dict.fromkeys(resolved.pools_alike, geometry))
+    off = tuple(disk for disk in off if disk.volume.name not in leaving)
+    # Disks that release space come first.
+    off = tuple(sorted(off, key=lambda d: predict.resized(d.volume, d.size, geometry).used - d.volume.used))
+    report = StepReport(f"refreservation of {', '.join(disk.label for disk in off)} -> auto")
+    return SettleVolumes(report, names=tuple(disk.volume.name for disk in off), flexible_mib=None) if off else None
+
+
 def _remember(seq: Sequence, resolved: Resolved) -> None:
     """Add that the record of a VM without a dataset of its own is brought up to date, if anything may have changed."""
     vm, given_up = resolved.vm, resolved.given_up
@@ -201,8 +230,12 @@ def _remember(seq: Sequence, resolved: Resolved) -> None:
         text = f"- {names} forgotten: only the record of the VM has it"
         seq.add(GiveUp(StepReport(text), serials=tuple(given_up)))
     differs = bool(vm_record.differences(vm.config, vm.disks)) and not vm.config.frozen
-    if vm.config.prefixes and (seq.steps or differs):
-        seq.add(Remember(StepReport("")))
+    gone = vm_record.gone(vm, (leaver.disk for leaver in resolved.leavers))
+    detached = vm_record.detached(vm, seq.vm.detached)
+    known = vm.config.record.detached if vm.config.record is not None else {}
+    moved = any(detached.get(uuid) != one for uuid, one in known.items())  # others are added with the next change
+    if vm.config.prefixes and (seq.steps or differs or ((gone or moved) and not vm.config.frozen)):
+        seq.add(Remember(StepReport(""), serials=gone, detached=detached))
 
 
 def _arrivals(seq: Sequence, arriving: t.Sequence[Target], capabilities: Capabilities) -> None:
@@ -215,11 +248,14 @@ def _arrivals(seq: Sequence, arriving: t.Sequence[Target], capabilities: Capabil
 def _facts(seq: Sequence, standing: t.Sequence[Target], unlisted: t.Sequence[Disk]) -> None:
     """Add the steps that write facts of the disks that stay, hidden disks too."""
     for target in standing:
-        seq.add(changes.write_identity(seq.volume_of(t.cast(Disk, target.disk)), target))
+        disk = changes.with_uuid(seq.vm.config, seq.volume_of(t.cast(Disk, target.disk)))
+        seq.add(changes.write_identity(disk, target))
+    there = {disk.volume.name for disk in seq.vm.disks}
+    unlisted = [disk for disk in unlisted if disk.volume.name in there]  # a boot disk may leave without being listed
     for disk in [*unlisted, *(d for d in seq.vm.disks if d.hidden)]:
-        seq.add(changes.sync_facts(seq.volume_of(disk)))
+        seq.add(changes.sync_facts(changes.with_uuid(seq.vm.config, seq.volume_of(disk))))
     for disk in unlisted if seq.vm.config.prefixes and not seq.vm.config.frozen else ():
-        seq.add(changes.write_recorded(seq.volume_of(disk)))
+        seq.add(changes.write_recorded(seq.vm.config, seq.volume_of(disk)))
 
 
 def _in_place(seq: Sequence, target: Target) -> None:
@@ -232,7 +268,7 @@ def _in_place(seq: Sequence, target: Target) -> None:
 
 def _copied(seq: Sequence, target: Target, capabilities: Capabilities) -> None:
     """Convert between file and volume outside the VM, so that an interruption leaves a detached disk."""
-    was = t.cast(Disk, target.disk)
+    was = changes.with_uuid(seq.vm.config, t.cast(Disk, target.disk))
     uuid, attached = was.uuid or identity.uuid_of(was.volume.guid), not was.detached
     if attached:
         seq.add(departures.detach_to_copy(seq.vm, seq.volume_of(was), target.label))
@@ -269,12 +305,13 @@ def _departures(seq: Sequence, resolved: Resolved, capabilities: Capabilities) -
         return step.for_disk(replaced, why)
 
     for leaver in (v for v in resolved.leavers if v.destroy and not v.disk.path):
-        seq.add(departures.destroy(leaver).for_disk(leaver.replaced))
+        seq.add(departures.destroy(leaver, bool(resolved.vm.config.prefixes)).for_disk(leaver.replaced))
     for leaver in (v for v in resolved.leavers if not v.destroy and v.moves):
-        leaver = replace(leaver, disk=seq.volume_of(leaver.disk))
+        leaver = replace(leaver, disk=changes.with_uuid(seq.vm.config, seq.volume_of(leaver.disk)))
         step = departures.detach(seq.vm, leaver, _settles_later(resolved))
         seq.add(for_leaver(step, leaver.disk, leaver.replaced))
     for leaver in (v for v in resolved.leavers if v.destroy and v.disk.path):
+        leaver = replace(leaver, disk=changes.with_uuid(seq.vm.config, leaver.disk))
         seq.add(for_leaver(departures.destroy(leaver), leaver.disk, leaver.replaced))
 
 

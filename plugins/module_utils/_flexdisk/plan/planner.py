@@ -32,9 +32,9 @@ from .disk_steps import AttachDisk, Convert, DestroyDetached, ExchangeDisks
 from .recovery import stays_down
 from .relocation import adopt, as_configured, by_other_names, not_managed, without_dataset
 from .resolve import Resolved, resolve
-from .steps import VmPlan
-from .unseen import check_given_up, check_names, check_readable
-from .vm_steps import ClearRemains, Relocate, RemoveUnfinished, RollBack
+from .steps import Step, VmPlan
+from .unseen import check_copies, check_given_up, check_names, check_out_of_place, check_readable
+from .vm_steps import ClearRemains, Relocate, Remember, RemoveUnfinished, RollBack
 from .warnings import warnings_of
 
 
@@ -140,8 +140,10 @@ def plan_matched(
         problems.add("InUse", why)
         return VmPlan(vm.config.uuid, vm, vm, (), tuple(problems))
     _duplicates(host, vm, [disk for _spec, disk in matched.pairs], problems)
+    check_out_of_place(vm, spec, matched, host, problems)
     check_given_up(vm, spec, matched, problems)
-    check_names(vm, matched, problems)
+    check_names(vm, matched, host, problems)
+    check_copies(vm, matched, problems)
     check_readable(vm, matched, host.geometry, problems)
     resolved = resolve(vm, spec, matched, host, capabilities, problems)
     sound = not problems
@@ -193,14 +195,27 @@ def _duplicates(host: Host, vm: Vm, claimed: t.Iterable[Disk], problems: Problem
 
 
 def _way_out(vm: Vm, uuid: str) -> str:
-    """Return what helps if a VM without a dataset of its own has the uuid also on an orphan, as the end of a text."""
+    """Return what helps if a VM without a dataset of its own has the uuid also on a volume that is not attached, as the
+    end of a text.
+    """
     attached = [disk.volume.name for disk in vm.disks if disk.uuid == uuid]
     left = [disk.volume.name for disk in vm.orphans if disk.uuid == uuid]
+    away = [disk.volume.name for disk in vm.detached if disk.uuid == uuid]
+    if vm.config.prefixes and len(attached) == 1 and len(away) == 1 and not left:
+        return _way_out_of_detached(vm, uuid, attached[0], away[0])
     if not (vm.config.prefixes and len(attached) == 1 and left):
         return ""
     ways = "; ".join(f"zfs inherit flexdisk:uuid {name}" for name in left)
     text = f"; {attached[0]} is attached. If the VM has the right one, take the uuid off the other"
     return f"{text} ({ways}), or destroy that when nobody needs it"
+
+
+def _way_out_of_detached(vm: Vm, uuid: str, attached: str, detached: str) -> str:
+    """Return what helps if an attached disk and a detached one are the same disk, as after a restore."""
+    entry = next(one for one in vm.config.disks if one.volume == attached)
+    text = f"; {attached} is attached, and may have been restored. If {detached} is the right one, give {entry.key}"
+    text += f" another serial (qm set {vm.config.proxmox['vmid']} --{entry.key})"
+    return f"{text}; if {attached} is, destroy the other when nobody needs it (zfs destroy {detached})"
 
 
 class Demand(t.NamedTuple):
@@ -296,6 +311,19 @@ def admitted(
             return shared, ordered, problems
         named = {problem.vm for problem in wrong}
         left = [plan for plan in left if plan.name not in named]
+
+
+def handed_on(plans: t.Sequence[VmPlan]) -> t.List[VmPlan]:
+    """Return the plans of a task, with records that do not keep a disk as detached which another VM gets by then."""
+    given = {step.attached.uuid: plan.vm for plan in plans for step in plan.steps if isinstance(step, AttachDisk)}
+
+    def settled(step: Step, vm: str) -> Step:
+        if not isinstance(step, Remember) or not step.detached:
+            return step
+        return replace(step, detached={u: one for u, one in step.detached.items() if given.get(u, vm) == vm})
+
+    result = [(plan, tuple(settled(step, plan.vm) for step in plan.steps)) for plan in plans]
+    return [replace(plan, steps=steps) if steps != plan.steps else plan for plan, steps in result]
 
 
 def lacking(host: Host, ordered: t.Sequence[VmPlan]) -> t.List[Problem]:

@@ -10,9 +10,9 @@ from dataclasses import replace
 
 from ..model.dataset import Dataset
 from ..model.sizes import MIB
-from ..model.vm import ABSENT, FILE, SPARSE, Disk, DiskConfig, Vm
+from ..model.vm import ABSENT, FILE, SPARSE, Disk, DiskConfig, ListedSnapshot, Vm
 from ..rules import disk_element, disk_properties, identity, pins, released_identity, slots, snapshots
-from ..rules.inventory import made_from
+from ..rules.inventory import attached_disk, made_from
 from ..rules.layout import image_of, index_of, index_within
 from ..rules.replicas import SPACE
 from ..rules.reservation import PoolGeometry, automatic_reservation, overhead
@@ -120,6 +120,8 @@ def _normalise(step: vm_steps.SettleVolumes, vm: Vm, geometry: PoolGeometry) -> 
     before = sum(v.used for v in vm.volumes)
     for volume in step.names:
         vm = _change_disk(vm, volume, lambda d: replace(d, volume=resized(d.volume, d.volume.volsize, geometry)))
+    if vm.config.prefixes:
+        return vm
     coming = step.flexible_mib
     room = _with_config(vm, flexible_disk_size=coming) if coming else vm
     used = vm.root.used + sum(v.used for v in vm.volumes) - before
@@ -245,6 +247,7 @@ def with_written_facts(disk: Disk, facts: t.Mapping[str, str]) -> Disk:
     return replace(
         disk,
         volume=volume,
+        uuid=disk.uuid or facts.get("uuid", ""),
         name=known.get("name", ""),
         user_properties=disk_properties.decoded(known),
         remaining=known.get("remaining", ""),
@@ -279,7 +282,7 @@ def _detach(step: disk_steps.Detach, vm: Vm, geometry: PoolGeometry) -> Vm:
     vm, disk = _without_disk(vm, step.volume)
     disk = with_written_facts(disk, step.facts)
     boot = disk.volume.user.get("boot") == "true"
-    detached = replace(disk, volume=disk.volume.renamed(step.target), detached=True, boot=boot, path="")
+    detached = replace(disk, volume=disk.volume.renamed(step.target), detached=True, boot=boot, path="", address="")
     detached = replace(detached, element=disk_element.decode(detached.volume))
     names = dict(step.renames)
     pairs = [(s, s.name.split("@", 1)[1]) for s in disk.snapshots]
@@ -310,7 +313,8 @@ def _exchange(step: disk_steps.ExchangeDisks, vm: Vm, geometry: PoolGeometry) ->
 
 def _forget(step: disk_steps.ForgetDisk, vm: Vm, geometry: PoolGeometry) -> Vm:
     vm = replace(vm, missing=tuple(p for p in vm.missing if p != step.path))
-    return _with_config(vm, disks=tuple(e for e in vm.config.disks if e.path != step.path))
+    unused = tuple(name for name in vm.config.unused if name != step.volume)
+    return _with_config(vm, disks=tuple(e for e in vm.config.disks if e.path != step.path), unused=unused)
 
 
 def unguarded(disk: Disk) -> Disk:
@@ -497,19 +501,28 @@ def _release(step: disk_steps.ReleaseDisk, vm: Vm, geometry: PoolGeometry) -> Vm
 
 
 def _snapshot(step: vm_steps.TakeSnapshot, vm: Vm, geometry: PoolGeometry) -> Vm:
+    names = {dataset.name for dataset in snapshots.taken_of(vm)}
+
     def taken(dataset: Dataset, before: t.Tuple[Dataset, ...]) -> t.Tuple[Dataset, t.Tuple[Dataset, ...]]:
+        if dataset.name not in names:
+            return dataset, before
         charge = pins.charge(dataset)
         name = f"{dataset.name}@{step.full_name}"
         new = replace(dataset, name=name, kind="snapshot", used=0, createtxg=NEWEST, creation=step.creation)
         reserved = dataset.usedbyrefreservation + charge
         return replace(dataset, used=dataset.used + charge, usedbyrefreservation=reserved, written=0), (*before, new)
 
-    return pins.each_dataset(vm, taken)
+    vm = pins.each_dataset(vm, taken)
+    if not vm.config.prefixes:
+        return vm
+    listed = ListedSnapshot(step.name, tuple(sorted(names)), step.creation)
+    return _with_config(vm, snapshots=(*vm.config.snapshots, listed))
 
 
 def _delete_snapshot(step: vm_steps.DeleteSnapshot, vm: Vm, geometry: PoolGeometry) -> Vm:
     gone = {part.name for part in step.parts}
     vm = replace(vm, snapshots_below=tuple(s for s in vm.snapshots_below if s.name not in gone))
+    vm = _with_config(vm, snapshots=tuple(one for one in vm.config.snapshots if one.name != step.name))
     return pins.without_snapshots(vm, gone)
 
 
@@ -531,7 +544,25 @@ def _rollback(step: vm_steps.RollBack, vm: Vm, geometry: PoolGeometry) -> Vm:
         )
         return then, left
 
-    return pins.each_dataset(vm, back)
+    listed, vm = snapshots.listed_as(vm, step.name), pins.each_dataset(vm, back)
+    return vm if listed is None else _with_config(_with_serials(vm, listed.serials), **listed.fields)
+
+
+def _with_serials(vm: Vm, serials: t.Mapping[str, str]) -> Vm:
+    """Return the VM with other serials of disks, by key. Such a serial is no UUID, so the UUID of the volume counts."""
+
+    def each(entry: DiskConfig) -> DiskConfig:
+        return replace(entry, serial=serials[entry.key], uuid="") if entry.key in serials else entry
+
+    entries = tuple(map(each, vm.config.disks))
+    vm, by_path = _with_config(vm, disks=entries), {entry.path: entry for entry in entries if entry.key in serials}
+    return replace(vm, disks=tuple(_reread(vm, d, by_path[d.path]) if d.path in by_path else d for d in vm.disks))
+
+
+def _reread(vm: Vm, disk: Disk, entry: DiskConfig) -> Disk:
+    """Return the disk as a read finds it with this entry."""
+    shown = attached_disk(vm.config, entry, disk.pci_slot, disk.volume, disk.image_size)
+    return replace(shown, snapshots=disk.snapshots, guarded=disk.guarded, partial_copy=disk.partial_copy)
 
 
 # The VM after each class of steps. Any: each function takes its own class.

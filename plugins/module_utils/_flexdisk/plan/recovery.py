@@ -15,6 +15,7 @@ from ..rules.inventory import Host
 from ..rules.journal import intent_property
 from ..rules.layout import container
 from ..rules.power import interrupted_run_text, why_kept_down, why_not_started
+from ..rules.unused import left_unused
 from .steps import Step, StepReport, VmPlan
 from .vm_steps import Recover, SetAutoboot, Start
 
@@ -89,6 +90,7 @@ def _leftovers(vm: Vm) -> t.List[str]:
         items.append(f"autoboot is {'on' if vm.config.autoboot else 'off'}")
     items += [f"the waiting change of {one.key} is taken back" for one in vm.config.waiting]
     items += [f"{path} is detached but still configured" for path in vm.ghosts]
+    items += [f"{volume} is detached but still named as unused" for volume in left_unused(vm)]
     items += [f"{disk.volume.name} is not configured" for disk in vm.orphans]
     return items + [f"{d.volume.name} has a guard" for d in vm.disks + vm.orphans + vm.detached if d.guarded]
 

@@ -20,6 +20,7 @@ from ..rules.inventory import Host
 from ..rules.layout import final, image_dataset
 from ..rules.matching import Match
 from ..rules.reservation import default_block_size
+from ..rules.unmanaged import former_vm, of_former_vm
 from .predict import unguarded
 from .unseen import given_up
 
@@ -114,6 +115,8 @@ class Resolved:
     new: bool = False
     # Disks that only the record of the VM knows, and that the task gives up: their names by their serials.
     given_up: t.Mapping[str, str] = field(default_factory=dict)
+    # The pools that are built as the one that the VM boots from.
+    pools_alike: t.FrozenSet[str] = frozenset()
 
 
 def resolve(
@@ -132,6 +135,8 @@ def resolve(
     position = {id(entry): number for number, entry in enumerate(spec.disks or ())}
     resolved.targets.sort(key=lambda target: position[id(target.spec)])
     _boot_disk_back(resolved, match)
+    built = host.geometry.get(vm.config.pool)
+    resolved.pools_alike = frozenset(pool for pool, geometry in host.geometry.items() if geometry == built)
     resolved.given_up = given_up(vm, spec, match)
     _unlisted(resolved, spec, match, problems)
     _detach_orphans(resolved, spec, match)
@@ -294,11 +299,16 @@ def _boot_disk_back(resolved: Resolved, match: Match) -> None:
 
 
 def _unlisted(resolved: Resolved, spec: VmDisksDeclaration, match: Match, problems: Problems) -> None:
+    listed = [disk for _entry, disk in match.pairs]
+    resolved.unlisted += [d for d in resolved.vm.disks if d.boot and not any(d is other for other in listed)]
     for disk in match.unlisted:
         if spec.unlisted == "keep":
             resolved.unlisted.append(disk)
         elif spec.unlisted == "detach" or (spec.unlisted == "destroy" and disk.preserve):
             resolved.leavers.append(Leaver(disk, False))
+        elif spec.unlisted == "destroy" and former_vm(resolved.vm, disk):
+            text = f"unlisted=destroy, but {of_former_vm(resolved.vm, disk)}; list it with state=absent to destroy it"
+            problems.add("InvalidArgument", text, disk.label)
         elif spec.unlisted == "destroy" and disk.adopted:
             resolved.leavers.append(Leaver(disk, True))
         elif spec.unlisted == "destroy":

@@ -96,6 +96,6 @@ def _guests(vm: Vm, step: Step) -> int:
 def _snapshots(vm: Vm) -> t.Set[t.Tuple[int, int]]:
     """Return all snapshots of the VM and its disks, each as the guid of its dataset and its createtxg."""
     result = {(vm.root.guid, snapshot.createtxg) for snapshot in vm.snapshots}
-    for disk in vm.disks + vm.orphans + vm.detached:
+    for disk in vm.disks + vm.orphans + vm.beside + vm.detached:
         result |= {(disk.volume.guid, snapshot.createtxg) for snapshot in disk.snapshots}
     return result

@@ -23,7 +23,7 @@ from ..rules.replicas import is_synced
 from ..rules.snapshots import VmSnapshot
 from ..rules.unmanaged import unmanaged, unread
 from ..rules.usage import check_whole, labels
-from . import ordering, predict, recovery
+from . import ordering, predict, pve_snapshots, recovery
 from .ordering import Sequence
 from .steps import StepReport, VmPlan
 from .vm_steps import DeleteSnapshot, RollBack, SetFlexibleSize, TakeSnapshot
@@ -46,17 +46,19 @@ def plan_snapshot(
     if vm.interrupted is not None and not (stopped_late or _resumes(vm, spec)):
         problems.add("InUse", exchange.why_refused(vm) or interrupted_run_text(vm.interrupted))
     elif spec.state == "present":
-        _take(seq, spec, now, problems)
+        _take(host, seq, spec, now, problems)
     elif spec.state == "absent" and spec.name:
-        _delete(seq, snapshots.find(vm, spec.name), problems)
+        _delete(host, seq, spec.name, problems)
+    elif spec.state == "rolled_back" and vm.config.prefixes:
+        seq = _roll_back_listed(host, vm, spec, problems)
     elif spec.state == "rolled_back":
         seq = _roll_back(host, vm, spec, policy, capabilities, problems)
     left: t.List[str] = []
     if spec.keep is not None and not problems:
-        left = _prune(seq, spec.keep, spec.name, spec.state == "present")
+        left = _prune(host, seq, spec.keep, spec.name, spec.state == "present")
     if stopped_late and spec.state != "rolled_back":
         seq.extend(recovery.power(vm, seq.vm, capabilities))
-    if seq.steps:
+    if seq.steps or (problems and vm.config.prefixes):
         ordering.check_ready(vm, problems)
     if problems:
         return VmPlan(vm.config.uuid, vm, vm, (), (*problems, *_way_out(vm, spec)))
@@ -81,17 +83,21 @@ def _way_out(vm: Vm, spec: SnapshotDeclaration) -> t.Iterator[Problem]:
     if _resumes(vm, spec):
         text = f"the rollback to snapshot {spec.name} was interrupted, so the VM's disks may be of different times"
         text += f". If nothing makes it possible again, {recovery.gives_up(vm)} accepts the disks as they are now: it "
-        text += "changes no data, and the VM stays stopped until somebody starts it. Or give the VM up: the module vm "
-        yield Problem("InUse", f"{text}with state=absent", vm.config.alias or vm.config.uuid)
+        text += "changes no data, and the VM stays stopped until somebody starts it"
+        if not vm.config.prefixes:
+            text += ". Or give the VM up: the module vm with state=absent"
+        yield Problem("InUse", text, vm.config.alias or vm.config.uuid)
 
 
 def _warnings(vm: Vm, spec: SnapshotDeclaration) -> t.Iterator[str]:
     """Yield warnings about disks that a new snapshot does not have, and that a rollback leaves as they are."""
-    if spec.state == "present":
+    if spec.state == "present" and not vm.config.prefixes:  # those of Proxmox VE have all disks, managed or not
         for text in (*unmanaged(vm), *unread(vm)):
             yield f"{vm.label}: {text}; snapshot {spec.name} does not have it"
     snapshot = snapshots.find(vm, spec.name)
-    if spec.state == "rolled_back" and snapshot is not None:
+    if spec.state == "rolled_back" and vm.config.prefixes:
+        yield from _warnings_about_listed(vm, spec.name)
+    elif spec.state == "rolled_back" and snapshot is not None:
         for disk in vm.disks + vm.orphans:
             if snapshot.of(disk.volume.name) is None:
                 yield f"{vm.label}: disk {disk.label} is not in snapshot {spec.name} and stays as it is"
@@ -102,6 +108,16 @@ def _warnings(vm: Vm, spec: SnapshotDeclaration) -> t.Iterator[str]:
             if entry.media == "disk" and entry.path not in known:
                 message = f"{entry.path} is not in snapshot {spec.name} and stays as it is"
                 yield f"{vm.label}: {message}, because {_beyond(vm, entry)}; its data may not fit that of the others"
+
+
+def _warnings_about_listed(vm: Vm, name: str) -> t.Iterator[str]:
+    """Yield warnings about a rollback by Proxmox VE. It is refused if the VM would have other disks after it."""
+    listed = snapshots.listed_as(vm, name)
+    for orphan in vm.orphans:
+        yield f"{vm.label}: {orphan.volume.name} is in no disk of the VM and stays as it is"
+    if listed is not None and listed.serials:
+        text = f"{', '.join(sorted(listed.serials))} will have the serial of then, which does not stand for its UUID"
+        yield f"{vm.label}: {text}; the next task of vm_disks about the disk writes that again while the VM is stopped"
 
 
 def _beyond(vm: Vm, entry: DiskConfig) -> str:
@@ -116,21 +132,26 @@ def _beyond(vm: Vm, entry: DiskConfig) -> str:
 # -- take
 
 
-def _take(seq: Sequence, spec: SnapshotDeclaration, now: int, problems: Problems) -> None:
+def _take(host: Host, seq: Sequence, spec: SnapshotDeclaration, now: int, problems: Problems) -> None:
     name = spec.name
     vm, there = seq.vm, snapshots.find(seq.vm, name)
-    if there is not None and snapshots.is_complete(vm, there):
+    if vm.config.prefixes:
+        if not pve_snapshots.check_taking(host, vm, name, problems):
+            return
+    elif there is not None and snapshots.is_complete(vm, there):
         return
-    if there is not None:
+    elif there is not None:
         problems.add(
             "Ambiguous", f"{there.parts[0].name} is a remainder of a deleted snapshot; state=absent removes it"
         )
+    if problems:
         return
     seq.extend(ordering.repairs(vm, seq.geometry, False))
     vm = seq.vm
-    charge = sum(map(pins.holds, (vm.root, *vm.volumes)))
-    text = f"+ snapshot {name} of {count(len(vm.volumes), 'disk')}, holds {render_bytes(charge)} at once"
-    step = TakeSnapshot(StepReport(text), name=name, full_name=snapshots.PREFIX + name, creation=now)
+    charge = sum(map(pins.holds, snapshots.taken_of(vm)))
+    disks = snapshots.taken_of(vm) if vm.config.prefixes else vm.volumes
+    text = f"+ snapshot {name} of {count(len(disks), 'disk')}, holds {render_bytes(charge)} at once"
+    step = TakeSnapshot(StepReport(text), name=name, full_name=snapshots.full_name(vm, name), creation=now)
     after = predict.apply(vm, step, seq.geometry)
     short = _shortfall(vm, after)
     if short > 0:
@@ -143,6 +164,8 @@ def _shortfall(vm: Vm, after: Vm) -> int:
     room = space.allocatable(after)
     if room is not None:
         return -room
+    if vm.config.prefixes:  # nothing but the pool limits its snapshots
+        return 0
     used = vm.root.used + sum(a.used - b.used for a, b in zip(after.volumes, vm.volumes)) + _of_root(vm, after)
     return used - vm.root.quota
 
@@ -179,7 +202,11 @@ def _deletion(vm: Vm, snapshot: VmSnapshot, why: str = "") -> DeleteSnapshot:
     )
 
 
-def _delete(seq: Sequence, snapshot: t.Optional[VmSnapshot], problems: Problems) -> None:
+def _delete(host: Host, seq: Sequence, name: str, problems: Problems) -> None:
+    snapshot = snapshots.find(seq.vm, name)
+    if snapshot is None and snapshots.listed_as(seq.vm, name) is not None:
+        snapshot = VmSnapshot(name, (), listed=True)  # nothing of it is left in ZFS
+    pve_snapshots.check_deletion(host, seq.vm, name, problems)
     if snapshot is None:
         return
     _check_taken_together(snapshot, snapshot.whole_parts, problems)
@@ -189,7 +216,10 @@ def _delete(seq: Sequence, snapshot: t.Optional[VmSnapshot], problems: Problems)
 
 def _check_taken_together(snapshot: VmSnapshot, parts: t.Iterable[Dataset], problems: Problems) -> None:
     names = ", ".join(part.name for part in snapshot.strangers(parts))
-    if names:
+    if names and snapshot.listed:
+        text = f"{names} was not taken with snapshot {snapshot.name} of the VM, but before it, or long after"
+        problems.add("Ambiguous", f"{text}; zfs rename gives it another name")
+    elif names:
         problems.add(
             "Ambiguous",
             f"{names} has the name of snapshot {snapshot.name}, but was not taken with it. Give it another name"
@@ -205,19 +235,28 @@ def _check_unused(parts: t.Iterable[Dataset], problems: Problems) -> None:
             problems.add("InUse", f"{part.name} has {count(part.userrefs, 'hold')} (zfs holds {part.name})")
 
 
-def _prune(seq: Sequence, keep: Keep, name: str, declared: bool) -> t.List[str]:
+def _prune(host: Host, seq: Sequence, keep: Keep, name: str, declared: bool) -> t.List[str]:
     """Delete the snapshots that the rule does not keep. Return warnings about those that cannot be deleted: holds and
     clones of old snapshots do not prevent a new one.
 
     declared: the same task declares that snapshot name exists, so it stays even if it is old.
     """
-    vm, warnings = seq.vm, []
+    vm = seq.vm
+    warnings = [*_not_counted(host, vm, keep, name)]
     every = [s for s in snapshots.snapshots_of(vm) if snapshots.is_complete(vm, s)]
     counted = snapshots.counted(every, keep.names, name)
     stay = snapshots.retained(counted, keep.last, keep.daily, keep.weekly) | ({name} if declared else set())
     why = f" by keep, which counts {_counts(every, counted, keep, name)}"
-    for snapshot in (s for s in counted if s.name not in stay):
+    doomed = [s for s in counted if s.name not in stay]
+    unclear = snapshots.out_of_order(counted) if doomed and vm.config.prefixes else ""
+    if unclear:  # the clock of the host was set back
+        return [
+            *warnings,
+            f"{vm.label}: keep deletes nothing: {unclear}; vm_snapshot with state=absent deletes them by name",
+        ]
+    for snapshot in doomed:
         problems = Problems("")
+        pve_snapshots.check_deletion(host, seq.vm, snapshot.name, problems)
         _check_taken_together(snapshot, snapshot.whole_parts, problems)
         _check_unused(snapshot.whole_parts, problems)
         if problems:
@@ -226,6 +265,19 @@ def _prune(seq: Sequence, keep: Keep, name: str, declared: bool) -> t.List[str]:
         else:
             seq.add(_deletion(seq.vm, snapshot, why))
     return warnings
+
+
+def _not_counted(host: Host, vm: Vm, keep: Keep, name: str) -> t.Iterator[str]:
+    """Yield warnings about snapshots that the rule would count if they were whole, and about what a command has left
+    of them in a locked VM.
+    """
+    begun = {one.name: one for one in vm.config.snapshots if pve_snapshots.why_not_whole(host, vm, one)}
+    named = snapshots.counted([VmSnapshot(one, (), listed=True) for one in begun], keep.names, name)
+    for one in (begun[snapshot.name] for snapshot in named if snapshot.name != name):
+        text = f"keep does not count snapshot {one.name}, which {pve_snapshots.why_not_whole(host, vm, one)}"
+        yield f"{vm.label}: {text}"
+    if begun and vm.config.frozen:
+        yield f"{vm.label}: {vm.config.frozen}"
 
 
 def _counts(every: t.Sequence[VmSnapshot], counted: t.Sequence[VmSnapshot], keep: Keep, name: str) -> str:
@@ -249,12 +301,10 @@ def _roll_back(
 ) -> Sequence:
     geometry = host.geometry[vm.config.pool]
     seq = Sequence(vm, geometry)
-    snapshot = snapshots.find(vm, spec.name)
-    if snapshot is None or not snapshots.is_complete(vm, snapshot):
-        have = ", ".join(s.name for s in snapshots.snapshots_of(vm) if snapshots.is_complete(vm, s)) or "none"
-        problems.add("ResourceNotFound", f"there is no snapshot {spec.name}; existing ones: {have}")
+    snapshot = _found(vm, spec.name, problems)
+    if snapshot is None:
         return seq
-    if vm.interrupted is None and not snapshots.changed_since(vm, snapshot):
+    if vm.interrupted is None and not snapshots.changed_since(vm, snapshot, host.datasets):
         # The quota, too: a run that raised it may have been cut off.
         seq.extend(ordering.repairs(vm, geometry, False))
         seq.add(_raised(vm, spec, capabilities, problems))
@@ -284,6 +334,37 @@ def _roll_back(
     elif state == "running" and seq.vm.config.state == "stopped" and not why_not_started(seq.vm)[0]:
         seq.add(recovery.start(capabilities))
     seq.extend(recovery.power(vm, seq.vm, capabilities))
+    return seq
+
+
+def _found(vm: Vm, name: str, problems: Problems) -> t.Optional[VmSnapshot]:
+    """Return a complete snapshot, None if the VM has none of this name. That is a problem."""
+    snapshot = snapshots.find(vm, name)
+    if snapshot is not None and snapshots.is_complete(vm, snapshot):
+        return snapshot
+    have = ", ".join(s.name for s in snapshots.snapshots_of(vm) if snapshots.is_complete(vm, s)) or "none"
+    problems.add("ResourceNotFound", f"there is no snapshot {name}; existing ones: {have}")
+    return None
+
+
+def _roll_back_listed(host: Host, vm: Vm, spec: SnapshotDeclaration, problems: Problems) -> Sequence:
+    """Let Proxmox VE go back. It brings back the settings of the VM, too, and destroys no newer snapshot."""
+    seq = Sequence(vm, host.geometry[vm.config.pool])
+    if spec.flexible_disk_size is not None:
+        problems.add("NotSupported", "flexible_disk_size is not raised with a rollback there; vm_disks raises it")
+    snapshot, listed = _found(vm, spec.name, problems), snapshots.listed_as(vm, spec.name)
+    if snapshot is None or listed is None:
+        return seq
+    pve_snapshots.check_contents(host, listed, problems)
+    changed = snapshots.changed_since(vm, snapshot, host.datasets) or listed.settings_differ or listed.disks_differ
+    if vm.interrupted is None and not changed:
+        return seq
+    pve_snapshots.check_rollback(host, vm, spec.name, problems)
+    _check_taken_together(snapshot, snapshot.parts, problems)
+    if vm.interrupted is not None:
+        seq.add(recovery.recover(vm))
+    seq.add(_rollback(vm, snapshot, listed.settings_differ))
+    _refuse_excess(seq.vm, problems)
     return seq
 
 
@@ -351,18 +432,20 @@ def _raised(
     )
 
 
-def _rollback(vm: Vm, snapshot: VmSnapshot) -> RollBack:
+def _rollback(vm: Vm, snapshot: VmSnapshot, settings: t.Sequence[str] = ()) -> RollBack:
+    """Return the step. settings: what the hypervisor brings back of the VM beside its disks."""
     sizes = []
-    for disk in vm.disks + vm.orphans:
+    for disk in snapshots.volumes_of(vm):
         part = snapshot.of(disk.volume.name)
         if part is not None and part.volsize != disk.size:
             sizes.append(f"{disk.label} {render_change(disk.size, part.volsize)}")
     newer = sorted({part.name.partition("@")[2] for part in snapshots.newer(vm, snapshot)})
-    text = "~ rolled back to %s of %s: %s%s%s" % (
+    text = "~ rolled back to %s of %s: %s%s%s%s" % (
         snapshot.name,
         render_time(snapshot.creation),
         ", ".join(snapshots.disks_in(vm, snapshot)),
         " (%s)" % ", ".join(sizes) if sizes else "",
+        "; also as it was then: %s" % ", ".join(settings) if settings else "",
         "; newer snapshots DESTROYED: %s" % ", ".join(newer) if newer else "",
     )
     return RollBack(
@@ -377,7 +460,7 @@ def _rollback(vm: Vm, snapshot: VmSnapshot) -> RollBack:
 def _beside(vm: Vm, snapshot: VmSnapshot) -> int:
     """Return the bytes that the rollback of one disk needs for a moment, for the disk that needs most."""
     newer, beside = snapshots.newer(vm, snapshot), [0]
-    for dataset in (vm.root, *vm.volumes):
+    for dataset in (vm.root, *(disk.volume for disk in snapshots.volumes_of(vm))):
         if snapshot.of(dataset.name) is not None:
             beside.append(pins.beside_rollback(dataset, [part for part in newer if part.parent == dataset.name]))
     return max(beside)
@@ -386,8 +469,10 @@ def _beside(vm: Vm, snapshot: VmSnapshot) -> int:
 def _refuse_excess(after: Vm, problems: Problems) -> None:
     room = space.allocatable(after)
     if room is not None and room < 0:
+        smallest = space.smallest_flexible_mib(after) - after.hidden_mib
+        way = "set it in this task to" if not after.config.prefixes else "vm_disks raises it: flexible_disk_size of"
         problems.add(
             "InsufficientSpace",
-            "after the rollback, disks and snapshots need %s more than flexible_disk_size; set it in this task to at "
-            "least %d MiB" % (render_bytes(-room), space.smallest_flexible_mib(after) - after.hidden_mib),
+            "after the rollback, disks and snapshots need %s more than flexible_disk_size; %s at least %d MiB"
+            % (render_bytes(-room), way, smallest),
         )

@@ -35,6 +35,11 @@ class Recover(Step):
 class Remember(Step):
     """Bring the record of the VM (rules/vm_record.py) up to date with its disks."""
 
+    # The serials of disks that are the VM's no more.
+    serials: t.Tuple[str, ...] = ()
+    # The disks that are detached from the VM then, as in the record. None: as they are there.
+    detached: t.Optional[t.Mapping[str, t.Mapping[str, str]]] = None
+
     kind = "remember"
     facts_only = True
     recorded = False

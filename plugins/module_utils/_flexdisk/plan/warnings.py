@@ -12,6 +12,8 @@ from ..model.sizes import MIB, render_bytes, render_exact
 from ..model.vm import Vm
 from ..rules import slots, space
 from ..rules.unmanaged import former_vm, of_former_vm, unmanaged, unread
+from ..rules.unused import dangling, left_unused
+from .departures import why_still_unused
 from .resolve import Resolved
 
 
@@ -41,6 +43,11 @@ def _entries(resolved: Resolved) -> t.Iterator[str]:
 def _volumes(vm: Vm) -> t.Iterator[str]:
     for path in vm.missing:
         yield f"the volume of {path} does not exist"
+    for name in left_unused(vm):
+        why = why_still_unused(vm, name)
+        if why:
+            yield f"{name} is detached, and the configuration goes on to name it as unused: {why}"
+    yield from dangling(vm).values()
     yield from unread(vm)
     yield from unmanaged(vm)
 

@@ -88,9 +88,9 @@ def _at(every: t.Sequence[Place], declared: PlacedDiskDeclaration, vm: Vm) -> t.
     here = [p for p in every if p.vm is vm and p.disk.path]
     if declared.slot:
         return next((p for p in here if p.disk.pci_slot == declared.slot), None)
-    if declared.index == -1:
-        return here[-1] if here else None
-    return next((p for p in here if p.disk.index == declared.index), None)
+    index = max((p.disk.index for p in here), default=0) if declared.index == -1 else declared.index
+    # With Proxmox VE, disks in several storages can have the same.
+    return _one([p for p in here if p.disk.index == index], f"index {declared.index}")
 
 
 def _one(matches: t.Sequence[Place], label: str) -> t.Optional[Place]:

@@ -22,6 +22,8 @@ FORMAT = "format"
 LATE_LIMITS = "blkiotune until the next start"
 # No VM starts with such limits for the path of a file.
 BLOCK_LIMITS = "blkiotune, which only a block device can have"
+# In a need: an option, and then the models of disks that can have it.
+ONLY = ", which only "
 _SECRET, _IOTHREAD = "secret ", "iothread "
 _RAW = ("", "luks")
 
@@ -91,6 +93,8 @@ def lacking(element: DiskElement, config: VmConfig, model: str, is_file: bool = 
 
 def _met(need: str, config: VmConfig, model: str) -> bool:
     kind, _space, _rest = need.partition(" ")
+    if ONLY in need:
+        return model in need.rpartition(ONLY)[2].split()
     if need == LATE_LIMITS:
         return config.state != "running"
     if need == BLOCK_LIMITS:

@@ -92,6 +92,11 @@ KINDS: t.Dict[str, Kind] = {
         "that.",
         "takes the disk out of the configuration; the VM must be stopped",
     ),
+    "unused_without_volume": Kind(
+        "warning",
+        "A VM of Proxmox VE names a volume as unused that is not there: an interrupted detach has left the line, or "
+        "somebody has taken the volume away by hand.",
+    ),
     "shared_volume": Kind(
         "error",
         "Several VMs have the same volume. If two of them run, they destroy its file system.",
@@ -151,6 +156,11 @@ KINDS: t.Dict[str, Kind] = {
         "warning",
         "The record of a VM on Proxmox VE, a file below /etc/pve/flexdisk, is not what its volumes say. A volume with "
         "any property of this collection wins. For a volume without, the record counts.",
+    ),
+    "unfinished_snapshot": Kind(
+        "warning",
+        "A snapshot of a VM on Proxmox VE is half made or half deleted, or the VM is locked for that or a rollback. "
+        "Either a task of Proxmox VE is still at work, or it was interrupted.",
     ),
     "duplicate_name": Kind(
         "error",

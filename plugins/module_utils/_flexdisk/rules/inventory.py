@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from ..model.dataset import Dataset
 from ..model.sizes import MIB
-from ..model.vm import Disk, DiskConfig, Intent, Vm, VmConfig
+from ..model.vm import Disk, DiskConfig, Intent, Vm, VmConfig, Waiting
 from . import disk_element, disk_properties, failover, identity, moves, released_identity, slots, usage, vm_record
 from .layout import (
     container,
@@ -121,13 +121,24 @@ def completed(config: VmConfig, datasets: t.Mapping[str, Dataset]) -> VmConfig:
 def _without_own_waiting(config: VmConfig, datasets: t.Mapping[str, Dataset]) -> VmConfig:
     """Return the VM as if what an interrupted run of ours has begun were not there; frozen by what others have begun.
 
-    Ours gives a disk the serial that stands for the uuid of its volume, and nothing else. It is ours only if the
-    journal has the run that was interrupted (engine/host/journal.py).
+    Ours gives a disk the serial that stands for the uuid of its volume, and the settings that this keeps, or takes a
+    disk out. It is ours only if the journal has the run that was interrupted (engine/host/journal.py).
     """
-    ours = [one.volume for one in config.waiting if _uuid(one.serial, datasets.get(one.volume))]
+    entries = {entry.volume: entry for entry in config.disks if entry.volume}
+    volumes = {name: _volume(config, entry, datasets) for name, entry in entries.items()}
+    ours = [
+        one.volume for one in config.waiting if _may_be_ours(one, volumes.get(one.volume, datasets.get(one.volume)))
+    ]
     if len(ours) < len(config.waiting):
         return replace(config, frozen=config.frozen or config.why_waiting)
     return usage.besides(config, ours)
+
+
+def _may_be_ours(one: Waiting, volume: t.Optional[Dataset]) -> bool:
+    if volume is None or one.leaves:
+        return volume is not None
+    kept = disk_element.decode(volume).text.split(",")
+    return bool(_uuid(one.serial, volume)) and set(one.settings) <= set(kept)
 
 
 def _known(config: VmConfig, entry: DiskConfig, datasets: t.Mapping[str, Dataset]) -> DiskConfig:
@@ -310,7 +321,7 @@ def _link_vm(
     datasets: t.Mapping[str, Dataset],
     tree: _Tree,
     detached: t.Tuple[Disk, ...],
-    pools: t.Container[str],
+    pools: t.Collection[str],
     used: usage.Usage,
 ) -> Vm:
     """Return the VM with its volumes. pools: those that were read. used: the users of all volumes."""
@@ -341,12 +352,15 @@ def _link_vm(
             user = released_identity.effective_properties(child)
             index, image_size = index_within(config, child.name), _image_size(child, datasets)
             fields = _fields_of(child, user, index=index, image_size=image_size)
+            if config.prefixes and fields["name"] and not fields["uuid"]:  # it left its VM by hand
+                fields["uuid"] = identity.uuid_of(child.guid)
             orphans.append(Disk(volume=child, vm=config.uuid, **fields, **tree.of(child.name)))
             # One that lies deeper is part of a file system's figure, too.
             other_used -= child.used if child.parent != root.name else 0
         elif child.kind == "filesystem" and not child.backs:
             other_used += child.used if child.parent == root.name else 0
             below += tree.of(child.name)["snapshots"]
+    known |= {orphan.volume.name for orphan in orphans}
     overlaid, doubted = usage.hidden_use(config, used, orphans)
     return Vm(
         config=replace(config, frozen=config.frozen or overlaid),
@@ -354,6 +368,7 @@ def _link_vm(
         disks=tuple(sorted(disks, key=lambda d: (d.index, d.volume.name))),
         orphans=tuple(orphans),
         detached=detached,
+        beside=tuple(_beside(config, datasets, tree, known)),
         siblings=frozenset(siblings),
         snapshots=tree.of(root.name)["snapshots"],
         other_used=other_used,
@@ -361,10 +376,22 @@ def _link_vm(
         missing=tuple(missing),
         strays=tuple(strays),
         unread=tuple(unread),
+        pools=frozenset(pools) if config.prefixes else frozenset(),
         overlaid=overlaid,
         doubted=doubted,
         snapshots_below=tuple(below),
     )
+
+
+def _beside(
+    config: VmConfig, datasets: t.Mapping[str, Dataset], tree: _Tree, known: t.Container[str]
+) -> t.Iterator[Disk]:
+    """Yield volumes that snapshots of a VM have. known: those of its disks and orphans."""
+    keys = {volume: key for key, volume in config.snapshotted.items()}
+    for name in sorted({*keys, *(volume for one in config.snapshots for volume in one.volumes)}):
+        volume = datasets.get(name)
+        if name not in known and volume is not None and volume.backs:
+            yield Disk(volume=volume, vm=config.uuid, index=0, name=keys.get(name, name), **tree.of(name))
 
 
 def link(

@@ -52,6 +52,7 @@ _OF_MODULES: t.Sequence[t.Tuple[str, str]] = (
     (r"disk_verify", "the playbook verify_disks"),
     (r"zfs_quota", "the playbook recalculate_quota"),
     (r"vm_snapshot with state=rolled_back", "the playbook rollback"),
+    (r"vm_snapshot with state=absent deletes", "the playbook snapshot with -e flexdisk_snapshot_state=absent deletes"),
     (r"vm_snapshot deletes", "the playbook snapshot with -e flexdisk_snapshot_state=absent deletes"),
     (r"vm with state=absent", "the playbook delete_vm"),
     (r"the same task of vm makes it anew, and state=absent removes",

@@ -178,21 +178,38 @@ def sibling_prefixes(dataset: str, number: int) -> t.Tuple[str, ...]:
     return tuple(f"{dataset}/{kind}-{number}-" for kind in ("vm", "base"))
 
 
-def new_sibling(prefix: str, taken: t.Iterable[str]) -> str:
-    """Return the name of a new volume, with the lowest free number. Volumes of other VMs lie beside it.
+def new_sibling(prefix: str, taken: t.Iterable[str], wanted: t.Optional[int] = None) -> str:
+    """Return the name of a new volume, with the wanted number or the lowest free one. Those of other VMs lie beside it.
 
     prefix: one of sibling_prefixes(), not that of a template, whose volumes take numbers as well.
     """
     pattern = re.compile(re.escape(prefix).replace("/vm\\-", "/(?:vm|base)\\-") + r"disk-(\d{1,5})")
     matches = (pattern.fullmatch(name) for name in taken)
     numbers = {int(match.group(1)) for match in matches if match}
-    return f"{prefix}disk-{next(n for n in range(len(numbers) + 1) if n not in numbers)}"
+    free = next(n for n in range(len(numbers) + 1) if n not in numbers)
+    return f"{prefix}disk-{free if wanted is None or wanted in numbers else wanted}"
+
+
+def arriving_prefix(config: VmConfig, pool: str) -> str:
+    """Return how the name of a volume of this pool begins when it comes to a VM without a dataset of its own: as those
+    of its new disks, else as those of its disks, else as any may; "" if the VM has no place in the pool.
+    """
+    usual = [config.new_disks.prefix] if config.new_disks is not None else []
+    has = [sibling_prefix(entry.volume) for entry in config.disks if within(config, entry.volume)]
+    names = (*usual, *(has if config.prefixes else ()), *config.prefixes)
+    return next((one for one in names if last_part(one).startswith("vm-") and pool_of(one) == pool), "")
 
 
 def sibling_prefix(volume: str) -> str:
     """Return which of sibling_prefixes() a volume has, "" for none."""
     match = _SIBLING.fullmatch(volume)
     return match.group(1) if match else ""
+
+
+def sibling_number(volume: str) -> int:
+    """Return the number of the VM that a volume is called after, 0 for none."""
+    number = sibling_prefix(volume).rstrip("-").rpartition("-")[2]
+    return int(number) if number else 0
 
 
 def last_part(name: str) -> str:

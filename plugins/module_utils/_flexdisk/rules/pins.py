@@ -119,7 +119,10 @@ def without_snapshots_named(vm: Vm, names: t.Iterable[str]) -> Vm:
 
 
 def each_dataset(vm: Vm, change: t.Callable[[Dataset, _Snapshots], t.Tuple[Dataset, _Snapshots]]) -> Vm:
-    """Return the VM after `change` of its dataset and each of its volumes, together with their snapshots."""
+    """Return the VM after `change` of its dataset and each of its volumes, together with their snapshots.
+
+    Volumes that only its snapshots have (Vm.beside) are changed as well.
+    """
 
     def each(disks: t.Iterable[Disk]) -> t.Iterator[Disk]:
         for disk in disks:
@@ -127,4 +130,5 @@ def each_dataset(vm: Vm, change: t.Callable[[Dataset, _Snapshots], t.Tuple[Datas
             yield replace(disk, volume=volume, snapshots=left)
 
     root, left = change(vm.root, vm.snapshots)
-    return replace(vm, root=root, snapshots=left, disks=tuple(each(vm.disks)), orphans=tuple(each(vm.orphans)))
+    disks, orphans, beside = (tuple(each(disks)) for disks in (vm.disks, vm.orphans, vm.beside))
+    return replace(vm, root=root, snapshots=left, disks=disks, orphans=orphans, beside=beside)

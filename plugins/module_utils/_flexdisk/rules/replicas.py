@@ -37,11 +37,12 @@ _NOTE = re.compile(rf"([0-9a-f]{{8}})=({_HOST})@([0-9TZ:-]{{20}}|)(?:/([0-9]{{1,
 
 
 def is_changed(written: int, empty: int) -> bool:
-    """Whether a replica with so many bytes written since its newest snapshot differs from that snapshot.
+    """Whether a volume with so many bytes written since its newest snapshot differs from that snapshot.
 
-    When a pool is imported after a loss of power, ZFS drops the intent log of each volume that had one, as a disk has
-    before it becomes a replica. It rewrites only the root of the volume, in two sectors; C(zfs receive) does not count
-    that as a change. A guest's write takes more: its block, and all blocks from the root to it (measured: 13 sectors).
+    ZFS drops the intent log of a volume that had one, as any disk has, when the volume goes back to a snapshot, and
+    when its pool is imported after a loss of power. It rewrites only the root of the volume, in two sectors, which
+    C(zfs receive) does not count as a change. A guest's write takes more: its block, and all blocks from the root to it
+    (measured: 13 sectors).
     So a figure of two sectors is no change, if the sector size is known.
 
     empty: empty_size() of the pool, from which the sector size follows. If it is 0 or unknown, only less than any write

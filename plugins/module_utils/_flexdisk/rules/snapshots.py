@@ -13,15 +13,16 @@ from fnmatch import fnmatchcase
 
 from ..model.dataset import Dataset
 from ..model.errors import FlexdiskError
-from ..model.vm import Vm
+from ..model.vm import Disk, ListedSnapshot, Vm
 from .pins import without_snapshots
-from .replicas import is_synced
+from .replicas import empty_size, is_changed, is_synced
 from .space import committed
 
 PREFIX = "vmsnap-"  # vmadm's own
 PROTECTION = "@indestructible"
 PARTS_PROPERTY = "parts"  # our property of a snapshot of a VM's dataset that was made again where the VM came to
 _NAMED = 20
+_LONGEST = 3600  # seconds, in which the parts of a listed snapshot are taken one after the other
 _NAME = re.compile(r"\A[A-Za-z0-9_.:%][A-Za-z0-9_.:%-]{0,63}\Z")
 _DIGITS = re.compile("[0-9]+")
 _PARTS = re.compile(r"\A([0-9]{1,10})=((?:[0-9a-f]{1,16},)*)\Z")
@@ -58,6 +59,10 @@ class VmSnapshot:
     name: str
     parts: t.Tuple[Dataset, ...]
     below: t.Tuple[Dataset, ...] = ()
+    # The configuration of the VM says what belongs together: the parts were taken one after the other, from taken_at on
+    # (seconds since 1970, 0 if it does not say).
+    listed: bool = False
+    taken_at: int = 0
 
     @property
     def whole_parts(self) -> t.Tuple[Dataset, ...]:
@@ -70,6 +75,11 @@ class VmSnapshot:
         return self.parts[0].createtxg
 
     @property
+    def age(self) -> t.Tuple[int, int, int]:
+        """What older snapshots of the VM have less of. Transaction groups of two pools cannot be compared."""
+        return self.taken_at, self.createtxg, self.creation
+
+    @property
     def origin(self) -> t.Optional[Origin]:
         """The snapshot as it was before its VM moved here; None if it was taken here."""
         return decode(self.parts[0].user.get(PARTS_PROPERTY, ""))
@@ -77,6 +87,8 @@ class VmSnapshot:
     @property
     def creation(self) -> int:
         """Seconds since 1970."""
+        if self.taken_at:
+            return self.taken_at
         return self.origin.creation if self.origin else self.parts[0].creation
 
     @property
@@ -86,6 +98,9 @@ class VmSnapshot:
 
     def strangers(self, parts: t.Iterable[Dataset]) -> t.List[Dataset]:
         """Return those of the parts that were neither taken with the first one, nor came with it from another host."""
+        if self.listed:
+            last = self.taken_at + _LONGEST
+            return [part for part in parts if self.taken_at and not self.taken_at <= part.creation <= last]
         known = self.origin.guids if self.origin else ()
         return [part for part in parts if part.createtxg != self.createtxg and part.guid not in known]
 
@@ -132,10 +147,68 @@ def check_name(name: str) -> str:
 
 def snapshots_of(vm: Vm) -> t.List[VmSnapshot]:
     """Return the VM's snapshots, the oldest first, without those that others have taken."""
+    if vm.config.prefixes:
+        return sorted(_listed(vm), key=lambda s: (s.age, s.name))
     by_name, below = _by_name(_every(vm)), _by_name(vm.snapshots_below)
     every = [VmSnapshot(name, parts, below.get(name, ())) for name, parts in by_name.items()]
     every += [VmSnapshot(name, parts) for name, parts in below.items() if name not in by_name]
     return sorted(every, key=lambda s: (s.createtxg, s.name))
+
+
+def _listed(vm: Vm) -> t.Iterator[VmSnapshot]:
+    there = {part.name: part for part in _every(vm)}
+    for one in vm.config.snapshots:
+        names = [f"{volume}@{one.name}" for volume in one.volumes]
+        parts = tuple(there[name] for name in names if name in there)
+        if parts:
+            yield VmSnapshot(one.name, parts, listed=True, taken_at=one.taken_at)
+
+
+def listed_as(vm: Vm, name: str) -> t.Optional[ListedSnapshot]:
+    """Return the snapshot of this name in the configuration of the VM, None without one."""
+    return next((one for one in vm.config.snapshots if one.name == name), None)
+
+
+def left_over(vm: Vm, one: ListedSnapshot) -> t.List[str]:
+    """Return the volumes of a listed snapshot that nothing but it has: they become unused ones of the VM without it."""
+    known = {*vm.config.snapshotted.values()}
+    known.update(volume for other in vm.config.snapshots if other is not one for volume in other.volumes)
+    return [volume for volume in dict.fromkeys((*one.volumes, *one.unused)) if volume not in known]
+
+
+def deletion_command(vm: Vm, one: ListedSnapshot, lacks: bool = False) -> str:
+    """Return the command that deletes a listed snapshot, "" if vm_snapshot does. lacks: a part of it is not there.
+
+    Nothing is known here of the memory in one, and an interrupted rollback keeps all other tasks from its VM.
+    """
+    if not (lacks or one.beyond or left_over(vm, one)) and vm.interrupted is None:
+        return ""
+    return f"qm delsnapshot {vm.config.proxmox['vmid']} {one.name}{' --force 1' if lacks or one.unfinished else ''}"
+
+
+def what_deletes(vm: Vm, one: ListedSnapshot, lacks: bool = False) -> str:
+    """Return what deletes a listed snapshot. lacks: a part of it is not there."""
+    first = f"{'; '.join(one.off)}; when it is available again, " if one.off else ""
+    command = deletion_command(vm, one, lacks)
+    return f"{first}{command} deletes it" if command else f"{first}vm_snapshot with state=absent deletes it"
+
+
+def volumes_of(vm: Vm) -> t.Tuple[Disk, ...]:
+    """Return all volumes that snapshots of the VM may have."""
+    return vm.disks + vm.orphans + vm.beside
+
+
+def taken_of(vm: Vm) -> t.List[Dataset]:
+    """Return what a new snapshot of the VM has: all of its datasets, or those that its configuration names."""
+    if not vm.config.prefixes:
+        return [vm.root, *vm.volumes]
+    names = {*vm.config.snapshotted.values()}
+    return [disk.volume for disk in volumes_of(vm) if disk.volume.name in names]
+
+
+def full_name(vm: Vm, name: str) -> str:
+    """Return what ZFS calls the snapshot of this name, after the @."""
+    return name if vm.config.prefixes else PREFIX + name
 
 
 def _by_name(parts: t.Iterable[Dataset]) -> t.Dict[str, t.Tuple[Dataset, ...]]:
@@ -149,7 +222,7 @@ def _by_name(parts: t.Iterable[Dataset]) -> t.Dict[str, t.Tuple[Dataset, ...]]:
 
 def _every(vm: Vm) -> t.Iterator[Dataset]:
     yield from vm.snapshots
-    for disk in vm.disks + vm.orphans:
+    for disk in volumes_of(vm):
         yield from disk.snapshots
 
 
@@ -162,7 +235,7 @@ def protection(vm: Vm) -> t.Optional[Dataset]:
 
 def disks_in(vm: Vm, snapshot: VmSnapshot) -> t.List[str]:
     """Return the labels of the VM's disks that are in the snapshot."""
-    return [disk.label for disk in vm.disks + vm.orphans if snapshot.of(disk.volume.name) is not None]
+    return [disk.label for disk in volumes_of(vm) if snapshot.of(disk.volume.name) is not None]
 
 
 def find(vm: Vm, name: str) -> t.Optional[VmSnapshot]:
@@ -174,6 +247,9 @@ def is_complete(vm: Vm, snapshot: VmSnapshot) -> bool:
     """Whether the snapshot is complete. After an interrupted deletion the part of the VM's dataset is missing or alone,
     because it is destroyed last.
     """
+    if vm.config.prefixes:
+        one, known = listed_as(vm, snapshot.name), {disk.volume.name for disk in volumes_of(vm)}
+        return one is not None and not one.unfinished and all(snapshot.of(v) for v in one.volumes if v in known)
     return snapshot.of(vm.root.name) is not None
 
 
@@ -194,15 +270,34 @@ def freed(vm: Vm, snapshot: VmSnapshot) -> int:
     return committed(vm) - committed(without_snapshots(vm, {part.name for part in snapshot.parts}))
 
 
-def changed_since(vm: Vm, snapshot: VmSnapshot) -> bool:
-    """Whether a disk differs from the snapshot. The VM's file system does not count: hypervisors write there."""
+def changed_since(vm: Vm, snapshot: VmSnapshot, datasets: t.Mapping[str, Dataset]) -> bool:
+    """Whether a disk differs from the snapshot. The VM's file system does not count: hypervisors write there. What ZFS
+    itself writes to a volume that goes back does not, either, if the sector size of its pool is known (is_changed).
+
+    datasets: all of the host.
+    """
     if any(part.written or not is_synced(part.name.partition("@")[2]) for part in newer(vm, snapshot)):
         return True
-    for disk in vm.disks + vm.orphans:
+    for disk in volumes_of(vm):
         part = snapshot.of(disk.volume.name)
-        if part is not None and (disk.volume.written or disk.volume.volsize != part.volsize):
+        if part is None:
+            continue
+        written = is_changed(disk.volume.written, empty_size(datasets, disk.volume.pool))
+        if written or disk.volume.volsize != part.volsize:
             return True
     return False
+
+
+def out_of_order(snapshots: t.Iterable[VmSnapshot]) -> str:
+    """Return which of the snapshots have times that contradict the order on a volume, as a sentence; "" for none."""
+    last: t.Dict[str, t.Tuple[int, str]] = {}
+    for snapshot in sorted(snapshots, key=lambda s: s.age):
+        for part in snapshot.parts:
+            createtxg, name = last.get(part.parent, (0, ""))
+            if createtxg > part.createtxg:
+                return f"by their times, {snapshot.name} is newer than {name}, and older on {part.parent}"
+            last[part.parent] = part.createtxg, snapshot.name
+    return ""
 
 
 def counted(snapshots: t.Sequence[VmSnapshot], names: t.Sequence[str], name: str) -> t.List[VmSnapshot]:
@@ -224,9 +319,9 @@ def retained(snapshots: t.Sequence[VmSnapshot], last: int, daily: int, weekly: i
     ISO weeks (UTC) that have any. The newest of all is always kept.
 
     The order is that of the pool's transaction groups, because a VM that has moved has snapshots by the clocks of two
-    hosts.
+    hosts. A VM whose disks may lie in two pools has them in the order of their times.
     """
-    ordered = sorted(snapshots, key=lambda s: (s.createtxg, s.creation), reverse=True)
+    ordered = sorted(snapshots, key=lambda s: s.age, reverse=True)
     names = {s.name for s in ordered[: max(last, 1)]}
     for form, count in (("%Y-%m-%d", daily), ("%G-%V", weekly)):
         periods: t.Dict[str, str] = {}

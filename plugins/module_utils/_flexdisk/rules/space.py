@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from ..model.dataset import Dataset
 from ..model.sizes import MIB
-from ..model.vm import Vm
+from ..model.vm import Disk, Vm
 from .pins import without_snapshots_named
 from .replicas import SPACE, is_synced
 from .reservation import PoolGeometry, automatic_reservation, automatic_size, is_automatic, overhead
@@ -156,6 +156,19 @@ def off_automatic(vm: Vm, geometry: PoolGeometry) -> t.Tuple[Dataset, ...]:
         v
         for v in vm.volumes
         if v.refreservation and not is_automatic(v.refreservation, v.volsize, v.volblocksize, geometry)
+    )
+
+
+def thick_off_automatic(vm: Vm, geometries: t.Mapping[str, PoolGeometry]) -> t.Tuple[Disk, ...]:
+    """Return the attached thick disks whose reservation is not automatic, as after a rollback over another size.
+
+    For a VM without a dataset of its own, whose disks may lie in several pools. Disks of other pools are left out.
+    """
+    known = ((disk, disk.volume, geometries.get(disk.volume.pool)) for disk in vm.disks if disk.volume.refreservation)
+    return tuple(
+        disk
+        for disk, v, geometry in known
+        if geometry is not None and not is_automatic(v.refreservation, v.volsize, v.volblocksize, geometry)
     )
 
 

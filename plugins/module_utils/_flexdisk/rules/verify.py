@@ -27,8 +27,9 @@ from .verify_host import (
 from .verify_identity import duplicate_names, identities, records
 from .verify_journal import index_of_runs, interrupted_runs
 from .verify_properties import inherited_properties, properties_of_vm
-from .verify_references import orphans, references, shared_volumes, slot_conflicts
+from .verify_references import orphans, references, shared_volumes, slot_conflicts, unused_without_volume
 from .verify_replicas import replicas_here
+from .verify_snapshots import unfinished_snapshots
 from .verify_space import quota_and_reservation
 
 _DAY = 86400
@@ -36,12 +37,14 @@ UNUSED_DAYS, REPLICA_DAYS = 30, 7  # after which a disk counts as unused, and a 
 
 _OF_A_VM: t.Tuple[t.Callable[[Facts, Vm], Findings], ...] = (
     references,
+    unused_without_volume,
     shared_volumes,
     slot_conflicts,
     orphans,
     identities,
     records,
     duplicate_names,
+    unfinished_snapshots,
     properties_of_vm,
     quota_and_reservation,
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 import typing as t
 
 from ..model.vm import Disk, DiskConfig, Vm
-from . import identity, released_identity, vm_record
+from . import identity, vm_record
 from .findings import Finding, Task
 from .verify_facts import About, Facts, Findings, of_vm, vm_disks, within
 
@@ -78,10 +78,10 @@ def records(facts: Facts, vm: Vm) -> Findings:
     """Yield the disks of which the record of the VM says something else than their volumes, or more."""
     serials = {entry.path: entry.serial for entry in vm.config.disks}
     disks = {serials[disk.path]: disk for disk in vm.disks} if vm.config.prefixes else {}
-    unlike = {*vm_record.differences(vm.config, vm.disks), *vm_record.unseen(vm.config, vm.disks)}
+    unlike = {*vm_record.differences(vm.config, vm.disks), *vm_record.unseen(vm)}
     for serial in sorted(unlike) if vm.config.prefixes else ():
         yield _recorded(facts, vm, serial, disks.get(serial))
-    for disk in (one for one in disks.values() if released_identity.has_saved_identity(one)):
+    for disk in (one for one in disks.values() if vm_record.has_from_record(vm.config, one)):
         message = f"{disk.label} is known by the record alone, because {disk.volume.name} has no properties"
         yield About(facts, disk, vm)("record_differs", message, repair=_named_again(vm, disk))
 

@@ -12,6 +12,7 @@ from ..model.vm import Disk, DiskConfig, Vm
 from . import identity, slots
 from .findings import Finding
 from .layout import container, detached_place, pool_of
+from .unused import dangling, left_unused
 from .usage import labels, why_renamed
 from .verify_facts import About, Facts, Findings, listed, of_vm, vm_disks, within
 
@@ -51,6 +52,16 @@ def references(facts: Facts, vm: Vm) -> Findings:
             yield _stray(vm, disk.path, disk.volume.name)
     for path in vm.config.unplugged:
         yield of_vm(vm, "not_plugged", f"{path} is configured, but the running VM does not have it; restart the VM")
+
+
+def unused_without_volume(facts: Facts, vm: Vm) -> Findings:
+    """Yield what Proxmox VE calls unused and is not there. The next task takes out what an interrupted run left."""
+    for name in left_unused(vm):
+        message = f"{name} is detached, and the configuration still names it as unused"
+        task = vm_disks(vm, unlisted="keep")
+        yield of_vm(vm, "unused_without_volume", message, volume=name, repair=task)
+    for text in dangling(vm).values():
+        yield of_vm(vm, "unused_without_volume", text)
 
 
 def _dangling(facts: Facts, vm: Vm, entry: DiskConfig) -> Finding:

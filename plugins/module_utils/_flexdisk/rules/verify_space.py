@@ -10,14 +10,17 @@ from ..model.vm import Vm
 from . import space
 from .findings import OURS, Finding, own_task
 from .reservation import PoolGeometry
-from .verify_facts import Facts, Findings, busy, listed, of_vm, within
+from .verify_facts import About, Facts, Findings, busy, listed, of_vm, vm_disks, within
 
 
 def quota_and_reservation(facts: Facts, vm: Vm) -> Findings:
     """Yield reservations that are not the automatic ones, and quotas that do not follow from the sizes of the disks."""
+    if vm.config.prefixes:  # there is no quota law without a dataset of the VM
+        yield from _reservations(facts, vm)
+        return
     volumes = [disk.volume.name for disk in vm.disks]
     counted = len({*volumes}) == len(volumes) and all(within(vm, name) for name in volumes)
-    if not counted or vm.config.prefixes or (vm.config.identity_in_zfs and not vm.flexible and not vm.root.refquota):
+    if not counted or (vm.config.identity_in_zfs and not vm.flexible and not vm.root.refquota):
         return
     geometry = facts.host.geometry[vm.config.pool]
     off = space.off_automatic(vm, geometry)
@@ -26,6 +29,20 @@ def quota_and_reservation(facts: Facts, vm: Vm) -> Findings:
         yield _lawless(vm, "reservation_off_auto", f"{listed(parts)} is not the automatic one")
     if not off or any(space.quota_drift(vm, geometry)):
         yield from _drift(vm, geometry)
+
+
+def _reservations(facts: Facts, vm: Vm) -> Findings:
+    """Yield thick disks without their automatic reservation. The next task that names the VM puts that right."""
+    geometries = facts.host.geometry
+    for disk in space.thick_off_automatic(vm, geometries):
+        name, pool = disk.volume.name, disk.volume.pool
+        message = f"{render_bytes(disk.volume.refreservation)} of {name} is not the automatic one"
+        if geometries[pool] == geometries[vm.config.pool]:
+            task = vm_disks(vm, unlisted="keep")
+            yield About(facts, disk, vm)("reservation_off_auto", message, repair=task)
+        else:
+            by_hand = f"{message}; zfs set refreservation=auto {name} puts it right"
+            yield About(facts, disk, vm)("reservation_off_auto", by_hand)
 
 
 def _drift(vm: Vm, geometry: PoolGeometry) -> Findings:

@@ -6,7 +6,7 @@
 Proxmox VE makes new volumes, without our properties, when it moves a disk to another storage, migrates a running VM or
 restores a backup. It keeps the serials. So the record has the identities of the disks by serial, in the form in which a
 release saves them (rules/released_identity.py). A volume with any identity of its own wins. The record counts for a
-volume without.
+volume without. The stamps that every change writes are no identity.
 """
 
 from __future__ import annotations
@@ -16,8 +16,10 @@ import typing as t
 from dataclasses import replace
 
 from ..model.dataset import Dataset
-from ..model.vm import Disk, DiskConfig, VmConfig, VmRecord
+from ..model.text import visible
+from ..model.vm import Disk, DiskConfig, Vm, VmConfig, VmRecord
 from . import identity, released_identity
+from .layout import last_part, pool_of
 from .property_text import encode_json
 
 _STAMPS = ("ctime", "mtime", "serial_no")
@@ -39,7 +41,24 @@ def parse(content: bytes) -> VmRecord:
     for serial, saved in disks.items():
         if not isinstance(saved, dict) or released_identity.decode(encode_json(saved)) is None:
             raise ValueError(f"disk {serial} has no identity")
-    return VmRecord(disks, flexible)
+    return VmRecord(disks, flexible, _parsed_detached(raw.get("detached", {})))
+
+
+def _parsed_detached(raw: t.Any) -> t.Dict[str, t.Dict[str, str]]:
+    """Return the detached disks of a record. Raises ValueError. raw: whatever the file has."""
+    if not isinstance(raw, dict) or not all(
+        isinstance(one, dict) and {*one} == {"name", "volume"} for one in raw.values()
+    ):
+        raise ValueError("its detached disks have no names or volumes")
+    texts = [text for one in raw.values() for text in one.values()]
+    if not all(isinstance(text, str) for text in texts) or not all(identity.is_uuid(uuid) for uuid in raw):
+        raise ValueError("its detached disks have no names or uuids")
+    return {uuid: dict(one) for uuid, one in raw.items()}
+
+
+def says_something(record: VmRecord) -> bool:
+    """Whether a record says anything. One that does not is no file."""
+    return bool(record.disks or record.detached or record.flexible_disk_size is not None)
 
 
 def render(record: VmRecord) -> bytes:
@@ -52,9 +71,16 @@ def with_identity(config: VmConfig, entry: DiskConfig, volume: Dataset) -> Datas
     saved = config.record.disks.get(entry.serial) if config.record is not None else None
     if saved is None or not _is_single(config, entry.serial) or released_identity.RELEASED_PROPERTY in volume.user:
         return volume
-    if released_identity.facts_to_release(volume):
+    if {*released_identity.facts_to_release(volume)} - {*_STAMPS}:
         return volume
-    return replace(volume, user={**volume.user, released_identity.RELEASED_PROPERTY: encode_json(saved)})
+    # Stamps alone are of a run that was interrupted, and those in the record go on.
+    user = {key: value for key, value in volume.user.items() if key not in _STAMPS}
+    return replace(volume, user={**user, released_identity.RELEASED_PROPERTY: encode_json(saved)})
+
+
+def has_serial(config: VmConfig, serial: str) -> bool:
+    """Whether the record has a disk with this serial, and one disk of the VM has it: no task replaces it."""
+    return serial in known(config) and _is_single(config, serial)
 
 
 def _is_single(config: VmConfig, serial: str) -> bool:
@@ -62,7 +88,12 @@ def _is_single(config: VmConfig, serial: str) -> bool:
     return sum(entry.serial == serial for entry in config.disks) == 1
 
 
-def of_disks(config: VmConfig, disks: t.Iterable[Disk], given_up: t.Collection[str] = ()) -> VmRecord:
+def of_disks(
+    config: VmConfig,
+    disks: t.Iterable[Disk],
+    given_up: t.Collection[str] = (),
+    detached: t.Optional[t.Mapping[str, t.Mapping[str, str]]] = None,
+) -> VmRecord:
     """Return the record that the VM should have.
 
     A disk that cannot be seen at the moment, as one that was detached by hand, or whose storage is off, keeps its entry
@@ -72,37 +103,110 @@ def of_disks(config: VmConfig, disks: t.Iterable[Disk], given_up: t.Collection[s
         config: the configuration, with the record as it is.
         disks: those attached to the VM.
         given_up: serials whose entries go.
+        detached: the disks that were detached from the VM. None: as the record has them.
     """
-    known = config.record.disks if config.record is not None else {}
-    retained = {serial: saved for serial, saved in known.items() if serial not in given_up}
-    return VmRecord({**retained, **_shown(config, disks)}, config.flexible_disk_size)
+    retained = {serial: saved for serial, saved in known(config).items() if serial not in given_up}
+    then = config.record.detached if config.record is not None else {}
+    detached = then if detached is None else detached
+    return VmRecord({**retained, **_shown(config, disks, given_up)}, config.flexible_disk_size, detached)
 
 
-def _shown(config: VmConfig, disks: t.Iterable[Disk]) -> t.Dict[str, t.Dict[str, t.Any]]:
-    """Return the entries of the disks that are there."""
+def known(config: VmConfig) -> t.Mapping[str, t.Mapping[str, t.Any]]:
+    """Return the identities in the record of a VM by serial."""
+    return config.record.disks if config.record is not None else {}
+
+
+def has_from_record(config: VmConfig, disk: Disk) -> bool:
+    """Whether a disk of the VM has its identity from the record alone, and not from a release."""
+    serials = {entry.path: entry.serial for entry in config.disks}
+    return serials.get(disk.path) in known(config) and released_identity.has_saved_identity(disk)
+
+
+def _shown(
+    config: VmConfig, disks: t.Iterable[Disk], given_up: t.Collection[str] = ()
+) -> t.Dict[str, t.Dict[str, t.Any]]:
+    """Return the entries of the disks that are there. Those that were released have none."""
     serials = {entry.path: entry.serial for entry in config.disks}
     return {
         serials[disk.path]: released_identity.entry(released_identity.identity_of(disk))
         for disk in disks
-        if released_identity.has_any_identity(disk)
+        if (disk.adopted or (has_from_record(config, disk) and serials[disk.path] not in given_up))
         and disk.uuid
         and serials.get(disk.path) == identity.serial_of(disk.uuid)
         and _is_single(config, serials[disk.path])
     }
 
 
-def unseen(config: VmConfig, disks: t.Iterable[Disk]) -> t.Dict[str, str]:
-    """Return the names in the record of disks that cannot be seen at the moment, by their serials; "" without one."""
-    known = config.record.disks if config.record is not None else {}
-    shown = _shown(config, disks)
-    return {serial: str(saved.get("name") or "") for serial, saved in known.items() if serial not in shown}
+def detached(vm: Vm, after: t.Iterable[Disk]) -> t.Dict[str, t.Dict[str, str]]:
+    """Return the disks that were detached from the VM, for its record. after: those of the pools that were read.
+
+    One in another pool is there until that pool has been read without it. An interrupted run may know it alone.
+    """
+    moved = {last_part(target): target for target in moved_unread(vm).values()}
+    names = {str(saved.get("uuid") or ""): str(saved.get("name") or "") for saved in known(vm.config).values()}
+    return {
+        **{uuid: {"name": names[uuid], "volume": target} for uuid, target in moved.items() if uuid in names},
+        **{uuid: dict(one) for uuid, one in detached_unread(vm).items()},
+        **{disk.uuid: {"name": disk.name, "volume": disk.volume.name} for disk in after if disk.uuid},
+    }
+
+
+def detached_unread(vm: Vm) -> t.Dict[str, t.Mapping[str, str]]:
+    """Return the detached disks of the record in pools that were not read, by their uuids."""
+    known_there = vm.config.record.detached if vm.config.record is not None else {}
+    seen = {disk.uuid for disk in (*vm.disks, *vm.orphans, *vm.detached)}
+    unread = {uuid: one for uuid, one in known_there.items() if pool_of(one["volume"]) not in vm.pools}
+    return {uuid: one for uuid, one in unread.items() if uuid not in seen}
+
+
+def gone(vm: Vm, leavers: t.Iterable[Disk] = ()) -> t.Tuple[str, ...]:
+    """Return the serials in the record of disks that the VM has no more: those that are detached from it, leavers, and
+    those that an interrupted run has taken out and destroyed.
+
+    A disk that left by another hand, or that has never left, is not gone: no line may have its serial, no unused volume
+    may be where it cannot be read, and the pools of its volume must have been read.
+    """
+    read = [(source, target) for _guid, source, target in _moves(vm) if {pool_of(source), pool_of(target)} <= vm.pools]
+    uuids = {last_part(target) for _source, target in read}
+    lines = {entry.serial for entry in (*vm.config.disks, *vm.config.unreadable)}
+    here = {disk.uuid for disk in (*vm.disks, *vm.orphans)}
+    lost = {identity.serial_of(uuid) for uuid in uuids - here} - lines if not unused_elsewhere(vm.config) else set()
+    left = {identity.serial_of(disk.uuid) for disk in (*vm.detached, *leavers)}
+    return tuple(sorted((lost | left) & {*known(vm.config)}))
+
+
+def unused_elsewhere(config: VmConfig) -> t.List[str]:
+    """Return the volumes that a VM has, but does not use, in storages of other kinds, or in none."""
+    unused: t.Mapping[str, str] = config.proxmox.get("unused", {})
+    return [f"{key} ({visible(name)})" for key, name in unused.items() if ":" in name]
+
+
+def _moves(vm: Vm) -> t.Sequence[t.Tuple[int, str, str]]:
+    return vm.interrupted.moves if vm.interrupted is not None else ()
+
+
+def moved_unread(vm: Vm) -> t.Dict[str, str]:
+    """Return where an interrupted run may have moved disks that were not read, by their serials."""
+    moves = [target for _guid, source, target in _moves(vm) if not {pool_of(source), pool_of(target)} <= vm.pools]
+    return {identity.serial_of(last_part(target)): target for target in moves}
+
+
+def unseen(vm: Vm) -> t.Dict[str, str]:
+    """Return the names in the record of disks that cannot be seen at the moment, by their serials; "" without one.
+
+    An attached disk whose volume has the UUID can be seen, also if a rollback has taken its serial away.
+    """
+    attached = {
+        identity.serial_of(disk.uuid) for disk in vm.disks if disk.volume.user.get("uuid", "") == disk.uuid != ""
+    }
+    shown = {*_shown(vm.config, vm.disks), *gone(vm), *attached}
+    return {serial: str(saved.get("name") or "") for serial, saved in known(vm.config).items() if serial not in shown}
 
 
 def differences(config: VmConfig, disks: t.Sequence[Disk]) -> t.List[str]:
     """Return the serials of disks whose identity the record lacks or has otherwise."""
-    known = config.record.disks if config.record is not None else {}
     wanted = _shown(config, disks)
-    return [serial for serial in sorted(wanted) if _plain(known.get(serial)) != _plain(wanted[serial])]
+    return [serial for serial in sorted(wanted) if _plain(known(config).get(serial)) != _plain(wanted[serial])]
 
 
 def _plain(saved: t.Optional[t.Mapping[str, t.Any]]) -> t.Optional[t.Dict[str, t.Any]]:

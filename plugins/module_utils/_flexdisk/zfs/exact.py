@@ -13,7 +13,7 @@ from __future__ import annotations
 import typing as t
 
 from ..model.dataset import Dataset, DatasetId
-from ..model.errors import FlexdiskError
+from ..model.errors import FlexdiskError, Unchanged
 from ..rules.identity import GUARD_SNAPSHOT
 from ..rules.layout import is_below
 from ..rules.replicas import is_synced
@@ -75,13 +75,6 @@ class Destroyed(t.NamedTuple):
 
     dataset: Dataset
     by: str
-
-
-class Unchanged(FlexdiskError):
-    """A step was refused before it has changed anything. Also for steps that must not end half-way."""
-
-    def __init__(self, error: FlexdiskError) -> None:
-        super().__init__(error.code, error.message)
 
 
 # -- compare

@@ -52,15 +52,24 @@ def with_journal(zfs: Zfs, host: Host, complete: bool = False) -> Host:
     if not intents and not any(vm.config.waiting for vm in host.vms):
         return host
     of_this_host = {key: r for key, r in intents.items() if r is not None and r.host == host_name()}
-    vms = tuple(_with_intent(vm, of_this_host.get((vm.config.pool, vm.config.uuid))) for vm in host.vms)
+    vms = tuple(_with_intent(vm, _intent_of(vm, of_this_host)) for vm in host.vms)
     vms = tuple(_with_foreign_waiting(vm) for vm in vms)
     return replace(host, vms=vms, intents=intents, name=host_name())
 
 
+def _intent_of(vm: Vm, intents: t.Mapping[t.Tuple[str, str], Intent]) -> t.Optional[Intent]:
+    """Return the intent of a VM. One without a dataset of its own may boot from another pool by now."""
+    pools = [pool for pool, uuid in sorted(intents) if uuid == vm.config.uuid] if vm.config.prefixes else []
+    return next(
+        (intents[key] for key in (_key(vm), *((pool, vm.config.uuid) for pool in pools)) if key in intents), None
+    )
+
+
 def _with_foreign_waiting(vm: Vm) -> Vm:
     """Return the VM, frozen if changes wait in it that no interrupted run of ours can have begun."""
-    config = vm.config
-    if not config.waiting or vm.interrupted is not None:
+    config, left = vm.config, vm.interrupted
+    going = {one.volume for one in config.waiting if one.leaves}
+    if not config.waiting or (left is not None and going <= {source for _guid, source, _target in left.moves}):
         return vm
     return replace(vm, config=replace(config, frozen=config.frozen or config.why_waiting))
 
@@ -71,6 +80,8 @@ def _with_intent(vm: Vm, intent: t.Optional[Intent]) -> Vm:
     The work of a killed run is continued. An intent that an ended run has left for a late shutdown counts only if the
     VM is down because of it. Either way, a VM is started only if it is down because of that run.
     """
+    if intent is not None and vm.config.prefixes:  # no task sets autoboot there: whoever has changed it meant it
+        intent = intent._replace(autoboot=vm.config.autoboot)
     if intent is not None and intent.late and vm.config.state == "running":
         return replace(vm, asked=intent if journal.may_shut_down(intent, vm.config, time.time()) else None)
     if intent is not None and intent.late and not journal.has_shut_down(intent, vm.config, time.time()):
@@ -117,7 +128,7 @@ class Journal:
             autoboot=plan.after.config.autoboot if vm_stays else vm.autoboot_before,
             stops=stops,
             steps=tuple(step.text or step.kind for step in plan.steps if not step.facts_only),
-            moves=tuple(_moves(plan)),
+            moves=tuple(dict.fromkeys((*_moves(plan), *_moves_before(vm)))),
             rollback=_rollback(plan),
             creates=_creates(plan),
             boots=vm.booted,
@@ -166,7 +177,8 @@ class Journal:
             if plan.vm in self._last or not earlier.late:
                 self._store(plan.before.config.pool, plan.vm, _as_ended(earlier))
             return
-        self.forget(plan.before.config.pool, plan.vm)
+        for pool in sorted(self._vms) if plan.before.config.prefixes else [plan.before.config.pool]:
+            self.forget(pool, plan.vm)
 
     def forget(self, pool: str, vm: str) -> None:
         """Remove the intent of the VM with this UUID."""
@@ -236,6 +248,13 @@ def _moves(plan: VmPlan) -> t.Iterator[t.Tuple[int, str, str]]:
             yield step.guid, step.volume, step.target
         elif isinstance(step, AttachDisk) and step.source != step.volume:
             yield step.guid, step.source, step.volume
+
+
+def _moves_before(vm: Vm) -> t.Sequence[t.Tuple[int, str, str]]:
+    """Return the moves of an interrupted run. Of a VM without a dataset of its own, other things than its volumes tell
+    of them as well: what its configuration calls unused, what waits, and its record.
+    """
+    return vm.interrupted.moves if vm.interrupted is not None and vm.config.prefixes else ()
 
 
 def forget_vm(zfs: Zfs, host: Host, vm: str) -> None:

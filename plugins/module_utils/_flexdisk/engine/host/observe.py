@@ -14,7 +14,7 @@ from ...model.errors import FlexdiskError
 from ...model.vm import VmConfig
 from ...rules.identity import check_pool
 from ...rules.inventory import Host, link
-from ...rules.layout import container, is_below, pool_of, within
+from ...rules.layout import container, is_below, pool_of
 from ...rules.power import with_home_state
 from ...zfs.commands import Zfs
 from ...zfs.errors import ZfsError
@@ -33,7 +33,8 @@ def observe(
     """Read the host.
 
     Args:
-        pool: read only VMs of this pool. None: read all pools with VMs; without any VM, all pools with detached disks.
+        pool: read only VMs of this pool, with all their disks. None: read all pools with VMs; without any VM, all pools
+            with detached disks.
         snapshots: False skips snapshots, which is faster, and enough where used space does not matter.
         extra_pool: one further pool to read.
         complete: also read intents that the index does not list.
@@ -43,9 +44,8 @@ def observe(
     configs, elsewhere = _split_by_pool(hypervisor.vms(), pool)
     unplaced = pool is None and (all_pools or any(c.identity_in_zfs and not c.pool for c in configs))
     known = {c.pool for c in configs if c.pool} | asked
-    if pool is None:
-        known |= {pool_of(e.volume) for c in configs if c.prefixes for e in c.disks if e.volume}
-        known |= {pool_of(name) for c in configs if c.prefixes for name in c.unused if within(c, name)}
+    # A VM without a dataset of its own has disks in all pools, also those that were detached from it.
+    known |= {pool_of(prefix) for c in configs for prefix in c.prefixes}
     named = [] if unplaced else sorted(known)
     datasets = _datasets(zfs, named, snapshots)
     pools = named or sorted(known | _pools_in_use(datasets, configs))

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import typing as t
+from dataclasses import replace
 
 from ...hypervisor.protocol import Hypervisor
 from ...model.desired import Policy, SnapshotDeclaration
@@ -74,7 +75,22 @@ class _SnapshotTask(Task):
             return []
         wanted, actual = _names(plan.after), _names(vm)
         snapshot_differences = [] if wanted == actual else [f"snapshots: planned {wanted!r}, found {actual!r}"]
-        return report.differences(plan.after, vm) + snapshot_differences
+        others = report.differences(plan.after, _powered_like(plan.after, vm))
+        return [*_power_difference(plan.after, vm), *others, *snapshot_differences]
+
+
+def _power_difference(expected: Vm, actual: Vm) -> t.Iterator[str]:
+    """Yield that somebody has started or stopped a VM whose power no task of snapshots changes."""
+    then, now = expected.config.state, actual.config.state
+    if actual.config.prefixes and then != now:
+        yield f"the VM was {then} when the task began, and is {now} by now"
+
+
+def _powered_like(expected: Vm, actual: Vm) -> Vm:
+    """Return a VM whose power no task of snapshots changes in the expected state: all its disks have the state."""
+    if not actual.config.prefixes:
+        return actual
+    return replace(actual, config=replace(actual.config, state=expected.config.state))
 
 
 def _names(vm: Vm) -> t.List[t.Tuple[str, int]]:

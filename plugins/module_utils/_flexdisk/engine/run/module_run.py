@@ -28,8 +28,8 @@ _SOCKETS = tuple(f"/{var}run/libvirt/{name}-sock" for var in ("", "var/") for na
 # Where a node of Proxmox VE has the file system of its cluster, and what a simulated node has beside its program zfs.
 _CLUSTER, _NODE_FILES = "/etc/pve", "flexdisk-root"
 NOT_THERE = (
-    "this host runs Proxmox VE, where this release adds disks, makes them larger and names them; this task is not "
-    "supported there"
+    "this host runs Proxmox VE, where this release adds, names, resizes, detaches, attaches and destroys disks, and "
+    "takes snapshots; this task is not supported there"
 )
 
 # Options that name something; others hold text of any kind.

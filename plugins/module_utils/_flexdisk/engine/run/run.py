@@ -15,7 +15,7 @@ from ...model.errors import FlexdiskError
 from ...model.vm import Vm
 from ...plan import guest_sizes, recovery
 from ...plan.disk_steps import DestroyDetached
-from ...plan.planner import admitted
+from ...plan.planner import admitted, handed_on
 from ...plan.steps import VmPlan
 from ...rules.inventory import Host
 from ...rules.layout import container
@@ -101,7 +101,7 @@ class Task:
         host = self.read_host()
         plans = [self._compared(plan) for plan in self.plan(host)]
         outcome.problems += [problem for plan in plans for problem in plan.problems]
-        good = ordered = [plan for plan in plans if not plan.problems]
+        good = ordered = handed_on([plan for plan in plans if not plan.problems])
         if self.admits:
             good, ordered, lacking = admitted(host, good, self.policy.continue_on_refusal)
             outcome.problems += lacking
@@ -130,9 +130,13 @@ class Task:
     def _compared(self, plan: VmPlan) -> VmPlan:
         """Return a plan that knows what the running guest has of its disks, where that may be something else."""
         guests = self.hypervisor.guests
-        if guests is None or plan.problems or plan.stops or plan.before.config.state != "running":
+        if guests is None or plan.problems:
             return plan
         try:
+            asked = guest_sizes.asked(plan)
+            plan = plan if asked is None else guest_sizes.free(plan, guests.opened(asked))
+            if plan.problems or plan.stops or plan.before.config.state != "running":
+                return plan
             return guest_sizes.compared(plan, guests.disk_sizes(plan.vm))
         except FlexdiskError as exc:
             return guest_sizes.unknown(plan, exc)

@@ -8,17 +8,16 @@ from __future__ import annotations
 import contextlib
 import typing as t
 
-from ...model.errors import FlexdiskError
+from ...model.errors import FlexdiskError, Unchanged
 from ...model.vm import Vm
 from ...plan import predict
-from ...plan.disk_steps import Grow
+from ...plan.disk_steps import DiskDeparture, Grow, Resize
 from ...plan.steps import Step, VmPlan
 from ...plan.vm_steps import RollBack
 from ...rules.differences import in_conversion
 from ...rules.reservation import PoolGeometry
 from ...rules.unfinished import is_unfinished
 from ...zfs.errors import ZfsError
-from ...zfs.exact import Unchanged
 from ..host import progress
 from ..host.journal import Journal
 from .confirm import confirm_forecasts, confirm_unchanged
@@ -154,7 +153,14 @@ class Applier:
         earlier = plan.before.interrupted
         if plan.vm and (not (plan.before.exists and plan.after.exists) or (earlier is not None and earlier.creates)):
             return error.code not in _MAY_GO_ON and self._is_gone_or_complete()
-        return self._tools.capabilities.keeps_storage or not isinstance(step, Grow)
+        if plan.before.config.prefixes:
+            # The moves of the intent are all that tells of a disk that has left and gone.
+            leaves = any(isinstance(one, DiskDeparture) for one in plan.steps)
+            if leaves or (earlier is not None and earlier.moves):
+                return False
+        # A hypervisor that resizes volumes itself may have left another size in its configuration.
+        untold = Grow if self._tools.hypervisor.resizing is None else Resize
+        return self._tools.capabilities.keeps_storage or not isinstance(step, untold)
 
     def _is_gone_or_complete(self) -> bool:
         """Return whether a VM that was being created or deleted is gone, or was being deleted and is still complete."""
@@ -177,7 +183,7 @@ class Applier:
             if late:
                 if plan.before.flexible and self._journal is not None:
                     self._journal.leave_for_next_run(plan)
-            elif plan.before.flexible or not (plan.before.exists and plan.vm):
+            elif plan.before.flexible or plan.before.config.prefixes or not (plan.before.exists and plan.vm):
                 self._clear_intent()
             elif self._journal is not None and plan.changed:
                 self._journal.write(plan, False)

@@ -74,7 +74,7 @@ def add_ports(step: AddPorts, tools: Tools, change: Change) -> None:
 
 
 def remember(step: Remember, tools: Tools, change: Change) -> None:
-    write_record(tools, change.after)
+    write_record(tools, change.after, step.serials, step.detached)
 
 
 def give_up(step: GiveUp, tools: Tools, change: Change) -> None:

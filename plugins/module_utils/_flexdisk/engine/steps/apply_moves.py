@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import typing as t
 import uuid
 
@@ -22,7 +23,8 @@ from ...plan.disk_steps import (
     ForgetDisk,
 )
 from ...rules import disk_element, identity
-from ...rules.layout import image_of
+from ...rules.layout import image_of, pool_of
+from ...rules.usage import uses
 from ...zfs import exact
 from ...zfs.guard import Guard
 from . import file_disks, renames
@@ -41,15 +43,20 @@ def _remove_from_vm(step: DiskDeparture, tools: Tools, change: Change, facts: t.
     facts: properties for the renamed volume.
     """
     vm, root, zfs = change.vm, change.vm.root, tools.zfs
-    tools.make_container(root.pool)
+    tools.make_container(pool_of(step.target))
     tools.read(step.volume, step.guid)
     if not tools.capabilities.removal_destroys:
         if step.path:
             tools.hypervisor.forget_disk(vm.config.uuid, step.path)
+        elif not vm.config.prefixes and step.volume in uses(tools.hypervisor.vm(vm.config.uuid)):
+            raise FlexdiskError("Changed", f"the VM uses {step.volume} since it was read")
         used = tools.read(step.volume, step.guid).used
-        zfs.set(root.name, reservation=max(0, root.reservation - used))
-        renames.rename_out(zfs, step.volume, step.target)
+        tools.lower_reservation(vm, used)
+        with contextlib.ExitStack() if step.path else tools.unused(vm, step.volume):
+            renames.rename_out(zfs, step.volume, step.target)
         zfs.set_facts(step.target, facts)
+        if vm.config.prefixes:
+            tools.hypervisor.forget_disk(vm.config.uuid, tools.capabilities.device_prefix + step.volume)
         return
     with Guard(zfs, tools.library) as guard:
         guard.protect(step.volume, step.newest)
@@ -106,7 +113,8 @@ def forget_disk(step: ForgetDisk, tools: Tools, change: Change) -> None:
 def attach_disk(step: AttachDisk, tools: Tools, change: Change) -> None:
     zfs, volume = tools.zfs, step.attached.volume
     now = tools.read(step.source, step.guid)
-    after_move = resize_before_move(step, tools, change.geometry)
+    with tools.unused(change.vm, step.source):
+        after_move = resize_before_move(step, tools, change.geometry)
     tools.make_room(change.after)
     if step.source != step.volume:
         renames.rename(zfs, step.source, step.volume)
@@ -129,6 +137,8 @@ def create_disk(step: CreateDisk, tools: Tools, change: Change) -> None:
     tools.make_room(change.after)
     make_disk(step, tools, {**step.facts, **stamp({}), "uuid": disk_uuid}, change.geometry)
     _configure(tools, change, step.attachment._replace(uuid=disk_uuid), step.origin, step.image_size_mib)
+    if disk_element.ELEMENT_PROPERTY in step.facts:
+        tools.zfs.set_facts(step.volume, {disk_element.ELEMENT_PROPERTY: ""})
 
 
 def _configure(tools: Tools, change: Change, attachment: Attachment, origin: str, image_size_mib: int) -> None:

@@ -27,5 +27,5 @@ def set_autoboot(zfs: Zfs, hypervisor: Hypervisor, vm: Vm, autoboot: bool) -> No
             {FAILOVER_PROPERTY: encode_setting(setting_of(vm.config, vm.root)._replace(autoboot=autoboot))},
         )
         keep_off(hypervisor, vm)
-    else:
+    elif not vm.config.prefixes:  # Proxmox VE leaves it as it is
         hypervisor.set_autoboot(vm.config.uuid, autoboot)

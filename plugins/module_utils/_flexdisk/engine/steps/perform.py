@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 import typing as t
 
@@ -74,19 +75,33 @@ class Tools:
             make_container(self.zfs, self.capabilities, pool)
             self._containers.add(place)
 
+    @contextlib.contextmanager
+    def unused(self, vm: Vm, volume: str) -> t.Iterator[None]:
+        """Keep a volume from being used, while it changes, where a configuration can name any volume."""
+        guests = self.hypervisor.guests if vm.config.prefixes else None
+        with contextlib.ExitStack() as stack:
+            if guests is not None:
+                stack.enter_context(guests.unused(vm.config.uuid, volume))
+            yield
+
     def settle(self, after: Vm) -> None:
         """Give the VM's dataset the quota and reservation that after has. Some VMs have no dataset."""
         if after.config.prefixes:
             return
         self.zfs.set(after.root.name, quota=after.root.quota, reservation=after.root.reservation)
 
-    # Carries out a step. Raises FlexdiskError if it does not end as planned. Any: each function takes its own class.
     def make_room(self, after: Vm) -> None:
         """Set the quota of the VM's dataset, if it has one, to that of after, before a disk comes."""
         if not after.config.prefixes:
             self.zfs.set(after.root.name, quota=after.root.quota)
 
+    def lower_reservation(self, vm: Vm, figure: int) -> None:
+        """Give what a disk took (bytes) of the reservation of the VM's dataset, if it has one, back to the pool."""
+        if not vm.config.prefixes:
+            self.zfs.set(vm.root.name, reservation=max(0, vm.root.reservation - figure))
 
+
+# Carries out a step. Raises FlexdiskError if it does not end as planned. Any: each function takes its own class.
 Perform = t.Callable[[t.Any, Tools, Change], None]
 # Who carries out the steps that a module can have, by the class of the step.
 Performers = t.Mapping[t.Type[Step], Perform]

@@ -13,13 +13,19 @@ from ...rules import inventory, vm_record
 from .perform import Tools
 
 
-def write_record(tools: Tools, after: Vm, given_up: t.Collection[str] = ()) -> None:
+def write_record(
+    tools: Tools,
+    after: Vm,
+    given_up: t.Collection[str] = (),
+    detached: t.Optional[t.Mapping[str, t.Mapping[str, str]]] = None,
+) -> None:
     """Write the record if it differs.
 
     Args:
         tools: with the VM as it is.
         after: the VM with the flexible_disk_size that it should have.
         given_up: serials of disks that the record forgets.
+        detached: the disks that are detached from the VM. None: as the record has them.
     """
     records = tools.hypervisor.records
     if records is None:
@@ -29,6 +35,6 @@ def write_record(tools: Tools, after: Vm, given_up: t.Collection[str] = ()) -> N
     datasets = {dataset.name: dataset for dataset in tools.zfs.datasets(*names, snapshots=False)} if names else {}
     config = inventory.completed(config, datasets)
     wanted = replace(config, flexible_disk_size=after.config.flexible_disk_size)
-    record = vm_record.of_disks(wanted, inventory.attached_disks(config, datasets), given_up)
-    if record != config.record and (config.record is not None or record.disks or record.flexible_disk_size):
+    record = vm_record.of_disks(wanted, inventory.attached_disks(config, datasets), given_up, detached)
+    if record != config.record and (config.record is not None or vm_record.says_something(record)):
         records.write_record(after.config.uuid, record)

@@ -9,7 +9,7 @@ import typing as t
 
 from ...hypervisor.protocol import Storage
 from ...model.dataset import Dataset
-from ...model.errors import FlexdiskError
+from ...model.errors import FlexdiskError, Unchanged
 from ...model.sizes import MIB, render_apart
 from ...model.vm import FILE, Vm
 from ...plan.disk_steps import Resize, SetCompression, Shrink
@@ -68,7 +68,8 @@ class ByZfs:
         """Resize a disk, and announce it to a running guest. The quota is raised before a disk grows."""
         resizing, shrinks = self._tools.hypervisor.resizing, isinstance(step, Shrink)
         if resizing is not None:
-            resizing.resize_disk(change.vm.config.uuid, step.path, step.size_mib, shrinks)
+            planned = next(v for v in change.vm.volumes if v.name == step.volume) if shrinks else None
+            resizing.resize_disk(change.vm.config.uuid, step.path, step.size_mib, planned)
             return
         if change.after.root.quota > change.vm.root.quota:
             self._tools.settle(change.after)
@@ -108,15 +109,31 @@ class ByZfs:
         self._zfs.set_facts(vm.root.name, {"indestructible": "true" if protected else ""})
 
     def create_snapshot(self, step: TakeSnapshot, vm: Vm) -> None:
-        """Take a snapshot of all datasets of the VM at one moment."""
+        """Take a snapshot of all datasets of the VM at one moment, or let the hypervisor take it."""
+        snapshots = self._tools.hypervisor.snapshots
+        if snapshots is not None:
+            snapshots.create_snapshot(vm.config.uuid, step.name)
+            return
         self._zfs.snapshot(f"{vm.root.name}@{step.full_name}", recursive=True)
 
     def delete_snapshot(self, step: DeleteSnapshot, vm: Vm) -> None:
-        """Destroy the snapshot part by part, in the order of the step."""
+        """Destroy the snapshot part by part, in the order of the step, or let the hypervisor delete it."""
+        snapshots = self._tools.hypervisor.snapshots
+        if snapshots is not None:
+            listed = next(one for one in vm.config.snapshots if one.name == step.name)
+            for volume in self._zfs.existing(sorted({*listed.volumes})):
+                exact.confirm_snapshots(self._zfs, volume, step.name, step.parts)
+            snapshots.delete_snapshot(vm.config.uuid, step.name)
+            return
         exact.destroy_snapshots(self._zfs, step.parts)
 
     def roll_back(self, step: RollBack, change: Change) -> None:
         """Roll back part by part. The size of a file disk is a property of ours, which ZFS does not roll back."""
+        snapshots = self._tools.hypervisor.snapshots
+        if snapshots is not None:
+            exact.confirm_rollback(self._zfs, step.parts, step.newer)
+            snapshots.roll_back(change.vm.config.uuid, step.name, step.parts)
+            return
         after = change.after
         files = {d.volume.name: d.volume for d in after.disks + after.orphans if d.type == FILE}
 
@@ -209,7 +226,7 @@ class _RollbackRoom:
     def _check_pool(self, root: Dataset, need: int) -> None:
         room = int(self._tools.zfs.properties(root.pool)[root.pool]["available"][0])
         if room < pins.beyond_reservation(root, need):
-            raise exact.Unchanged(FlexdiskError("InsufficientSpace", _no_room(root, room, need)))
+            raise Unchanged(FlexdiskError("InsufficientSpace", _no_room(root, room, need)))
 
     def _bytes_beside(self, dataset: Dataset, datasets: t.Sequence[Dataset]) -> int:
         points = [one for one in datasets if one.parent == dataset.name and one.kind == "snapshot"]
