@@ -8,6 +8,7 @@ A file is restored as often as this is asked for, whatever its disks are by then
 
 from __future__ import annotations
 
+import hashlib
 import typing as t
 
 from ..model.errors import FlexdiskError
@@ -124,12 +125,20 @@ class LibvirtMemory:
         memory = domain.parse_vm(text, "", "running", False, True).memory
         return {"domain": text, "memory": memory, "qemu": self._domains.qemu_version()}
 
+    def demands(self, vm: str) -> str:
+        """As in GuestMemory."""
+        shown = self.traveller(vm)
+        needs = _needs(shown["domain"])
+        asked = (needs._replace(ports=frozenset()), sorted(needs.ports), shown["memory"], shown["qemu"])
+        parts = (asked, _refused(shown["domain"], ()), self.refuses(vm))
+        return hashlib.sha256(repr(parts).encode()).hexdigest()
+
     def lacks(self, vm: str, traveller: t.Mapping[str, t.Any], allowed: t.Collection[str]) -> t.List[str]:
         """As in GuestMemory. Disks have other paths here, and ports are chosen again."""
         refused = _refused(traveller["domain"], allowed)
         if refused or Text(traveller["domain"]).root.get("uuid") != vm:
             return refused or ["the description of this domain, not of another one"]
-        needs = domain_travel.needs(domain_travel.plain(domain_travel.template(traveller["domain"])))
+        needs = _needs(traveller["domain"])
         theirs, own = traveller["qemu"], self._domains.qemu_version()
         older = [f"QEMU {_version(theirs)} or later (it has {_version(own)})"] if own < theirs else []
         return [*self._domains.lacks(needs), *older]
@@ -181,6 +190,11 @@ class LibvirtMemory:
             raise FlexdiskError("NotApplied", f"the VM is {state}, not {wanted}, although libvirt reported no error")
 
 
+def _needs(text: str) -> domain_travel.Needs:
+    """Return what a host must have for a domain as it runs, without its managed disks."""
+    return domain_travel.needs(domain_travel.plain(domain_travel.template(text)))
+
+
 def _refused(text: str, allowed: t.Collection[str]) -> t.List[str]:
     """Return what another host may not ask this one for, in a domain as it runs."""
     disks = domain_travel.elements(text).values()
@@ -198,7 +212,12 @@ def not_saved(live: Element) -> t.List[str]:
     """Return the parts of a running domain with which its memory is not saved, or not restored on another host."""
     devices = [f"<{one.name}>" for one in domain.devices(live) if one.name in _NOT_SAVED]
     jobs = [f"a block job of {disk.get('target', 'dev')}" for disk in domain.disks(live) if disk.all("mirror")]
-    return [*dict.fromkeys(devices), *jobs, *(word for cpu in live.all("cpu") for word in _odd_cpu(live, cpu))]
+    unsafe = [
+        f"cache='unsafe' of {disk.get('target', 'dev')}, for its writes are not on the disk when the guest stands still"
+        for disk in domain.disks(live)
+        if disk.get("driver", "cache") == "unsafe"
+    ]
+    return [*dict.fromkeys(devices), *jobs, *unsafe, *(word for cpu in live.all("cpu") for word in _odd_cpu(live, cpu))]
 
 
 def _odd_cpu(live: Element, cpu: Element) -> t.Iterator[str]:

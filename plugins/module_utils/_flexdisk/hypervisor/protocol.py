@@ -104,6 +104,9 @@ class GuestMemory(t.Protocol):
         path: the file, if it was saved.
         """
 
+    def demands(self, vm: str) -> str:
+        """Return a digest of what lacks() asks for a guest that runs, and of what refuses() says. Read only."""
+
     def lacks(self, vm: str, traveller: t.Mapping[str, t.Any], allowed: t.Collection[str]) -> t.List[str]:
         """Return what keeps this host from restoring a guest of another host, as text. Read only.
 

@@ -284,13 +284,13 @@ KINDS: t.Dict[str, Kind] = {
     ),
     "disks_closed": Kind(
         "error",
-        "A move with the memory of a guest was interrupted, and somebody has let the guest go on. It writes, but once "
-        "it ends, it could not be started: its disks are read-only until the move goes on or is given up.",
+        "A move with the memory of a guest was interrupted, and the disks of the VM are read-only until the move goes "
+        "on or is given up. Nothing else can start the VM. A guest that somebody has let go on writes until it ends.",
     ),
     "memory_left": Kind(
         "warning",
-        "A VM has moved with the memory of its guest, which still lies on the host that it has left: it takes space, "
-        "and holds what the guest knew.",
+        "A VM has moved with the memory of its guest, which still lies on this host: it takes space, and holds what "
+        "the guest knew.",
     ),
     "intent": Kind(
         "warning",

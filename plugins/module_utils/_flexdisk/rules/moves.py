@@ -324,6 +324,16 @@ def why_not_on(
     return ""
 
 
+def why_not_here(move: Move, here: str, seen: t.Mapping[str, t.Optional[Sighting]]) -> str:
+    """Return why a VM that was leaving must not go on here, judging by the reports of others; "" if it may."""
+    answered = {host: one for host, one in seen.items() if one is not None and one.phase != COMING}
+    have = sorted(host for host, one in answered.items() if one.vm == move.vm and not one.is_older_than(move.term))
+    if not have:
+        return ""
+    text = f"{' and '.join(have)} has it, too, and it does not go on here ({here}). If it was taken over there, end it"
+    return f"{text} on {here} with flexdisk_failover_state=returned of the playbook failover_vm"
+
+
 def why_needed(move: Move, seen: t.Mapping[str, t.Optional[Sighting]], data: t.Sequence[str], unseen: bool) -> str:
     """Return why the tombstone of a VM must stay here; "" if it may go, because another host reports that it has the
     whole VM.

@@ -9,7 +9,7 @@ import typing as t
 
 from .inventory import Host
 from .layout import last_part, memory_below
-from .moves import COMING, MOVED, Move, is_place, memory_is_there, stands_still
+from .moves import COMING, MOVED, Move, has_memory, is_place, memory_is_there, stands_still
 
 
 def paused_guests(host: Host) -> t.Dict[str, str]:
@@ -22,6 +22,21 @@ def paused_guests(host: Host) -> t.Dict[str, str]:
         move = host.moves.get(vm.config.uuid)
         if move is not None and stands_still(move, vm.config.state):
             text = "its guest stands still: its memory is being saved or restored, or that was interrupted"
+            result[vm.config.uuid] = f"{text}; {_way_on(move)}"
+    return result
+
+
+def closed_guests(host: Host) -> t.Dict[str, str]:
+    """Return what is said of each VM that is stopped in its move, and that only this starts again, by their UUIDs."""
+    result = {}
+    for vm in host.vms:
+        move = host.moves.get(vm.config.uuid)
+        if move is None or vm.config.state != "stopped" or move.phase == MOVED or move.taken or move.back_to:
+            continue
+        saved = has_memory(move, host.datasets, host.geometry)
+        if (saved or move.closed) and vm.disks:
+            text = "it is stopped in its move, and its disks are read-only, so nobody starts it without "
+            text += "its memory, which is saved" if saved else "what its guest had in memory"
             result[vm.config.uuid] = f"{text}; {_way_on(move)}"
     return result
 

@@ -8,6 +8,7 @@ written to since, destroys its file systems. So a journal on the dataset with th
 
 saving      the guest stands still, its disks are read-only for whoever opens them next, and it is saved into this file
 saved       the file is whole, and all disks are read-only: no hypervisor starts the VM, and nobody writes to them
+opening     the disks are being made writable again, right before it is restored
 restoring   somebody has begun to restore it, and the disks can be written to: from now on, nobody begins again
 restored    the guest is in memory again, and has not gone on
 running     the guest has gone on
@@ -27,9 +28,10 @@ from . import identity
 from .property_text import decode_object, encode_object
 from .replicas import is_synced, sync_name, sync_number
 
-SAVING, SAVED, RESTORING, RESTORED, RUNNING, LOST = "saving", "saved", "restoring", "restored", "running", "lost"
-WORDS = (SAVING, SAVED, RESTORING, RESTORED, RUNNING, LOST)
-"""In their order: a journal never goes back."""
+SAVING, SAVED, OPENING, RESTORING, RESTORED, RUNNING = "saving", "saved", "opening", "restoring", "restored", "running"
+LOST = "lost"
+WORDS = (SAVING, SAVED, OPENING, RESTORING, RESTORED, RUNNING, LOST)
+"""In their order: a journal never goes back, except from OPENING if the disks could not be opened."""
 UNREADABLE = "unreadable"
 """There is no journal, or nobody can read it. A guest that runs or stands still has all that it needs in itself."""
 _BEGUN = (RESTORING, RESTORED, RUNNING, LOST)
@@ -76,6 +78,8 @@ class Journal(t.NamedTuple):
     """What ZFS shows of its disks as long as nobody writes to them, on the host that it comes to."""
     set: str = ""
     """The name of that set. Its snapshots become bookmarks there."""
+    boot: str = ""
+    """The boot of the host in which it was restored, "" before that, or if it is not known."""
 
 
 class Guest(t.NamedTuple):
@@ -84,7 +88,7 @@ class Guest(t.NamedTuple):
     state: str
     """As in VmConfig."""
     guarded: bool = False
-    """All its disks are read-only, and nothing was written to them since it was saved."""
+    """All its disks are read-only, unless they are being opened, and nothing was written to them since it was saved."""
     has_file: bool = False
     """There is a file, whole or not."""
     is_saving: bool = False
@@ -165,7 +169,7 @@ def read_traveller(given: t.Any) -> t.Dict[str, t.Any]:
 
 def to_leave(word: str, guest: Guest) -> str:
     """Return what is next on the host that the VM leaves. word: "" before the first, and if it did not run."""
-    if word in _BEGUN:
+    if word in (OPENING, *_BEGUN):
         return STAYS
     if word == SAVED:
         return SEND if guest.state == "stopped" and guest.guarded else GIVE_UP

@@ -25,12 +25,13 @@ from ...rules.layout import container, memory_dataset, moves_container
 from ...rules.moves import COMING, MEMORY_PROPERTY, MOVE_PROPERTY, RESTORED, Move, decode_at, memory_is_there
 from ...rules.power import check_start
 from ...rules.replicas import empty_size, is_changed
-from ...rules.saved_memory import SAVED, SAVING, Guest, Journal
+from ...rules.saved_memory import OPENING, SAVED, SAVING, Guest, Journal
 from ...zfs import exact
 from ...zfs.commands import Zfs
 from ...zfs.copies import Copies
 from ...zfs.errors import ZfsError
 from ..host import progress
+from ..host.journal import host_name
 from ..host.observe import observe
 from ..replication import records
 from ..replication.own_copies import clear_memory, drop_memory
@@ -43,6 +44,10 @@ _DEVICES_MIB = 64
 _READ_ONLY = "readonly"
 _FIGURES = ("guid", "referenced", "logicalreferenced")
 _MOST_SECONDS = 15  # the guest stands still
+_OPENS_SECONDS = 60  # nobody waits who could go on: udev looks into disks that were renamed
+_ATTEMPTS = 3
+_OF_THE_FILE = ("Changed", "NotPermitted")  # errors that no second attempt changes
+_BUSY = ("Held", "HasClones", "Busy")
 _MEMORY_LOST = "MemoryLost"
 _BY_HAND = "it was started by hand since its memory was saved"
 _NOTHING = "nothing of its memory was saved, because its guest had ended before"
@@ -52,6 +57,7 @@ _UNREADABLE = "the journal of its saved memory is gone, or cannot be read"
 MEMORY_GONE = "its saved memory is gone"
 _ELSEWHERE = "its memory was saved by hand, into another file"
 _BOOTED = "a run that was interrupted had started it without its memory"
+ENDED_SINCE = "its guest had gone on with it, and has ended since"
 _WAY_OUT = "flexdisk_allow_memory_loss=true starts it without the memory, as after a power failure"
 
 
@@ -103,7 +109,7 @@ class MovedMemory:
         """Why the VM goes on without the memory that was saved, "" if it does not."""
         self.left = ""
         """Why the saved memory could not be destroyed, "" if it was."""
-        self._went_on = self._is_saving = False
+        self._went_on = self._is_saving = self._has_booted = False
         self._empty = 0
         self._unreadable = Journal(rules.UNREADABLE, uuid)
 
@@ -183,7 +189,7 @@ class MovedMemory:
             )
             raise FlexdiskError("InUse", f"VM {vm.label}: {text} started without its memory; end that program")
         self._mount(vm)
-        reason = self._why_not_restored(vm)
+        reason = self._saved_domain()[1]
         if reason and not give_up:
             raise memory_refusal(vm.label, reason)
         if reason:
@@ -234,33 +240,53 @@ class MovedMemory:
     def _done(self, vm: Vm, journal: t.Optional[Journal], guest: Guest) -> None:
         word = journal.word if journal is not None else ""
         self.restored = word in (rules.RESTORED, rules.RUNNING)
-        by_hand = word in (SAVED, rules.RESTORING) or (word == SAVING and guest.has_file and not self._went_on)
+        by_hand = word in (SAVED, OPENING, rules.RESTORING) or (word == SAVING and guest.has_file and not self._went_on)
         if by_hand or word == rules.LOST:
-            self.lost = self.lost or (_BY_HAND if by_hand else _BOOTED)
+            self.lost = self.lost or (_BY_HAND if by_hand else self._noted(vm) or _BOOTED)
+        if self.restored and (self._has_booted or self._other_boot(journal)):
+            self.restored, self.lost = False, ENDED_SINCE if word == rules.RUNNING else _only_once(word)
         self._note(vm, memory_end=RESTORED if self.restored else self.lost)
         self.drop(vm)
 
     def _restore(self, vm: Vm, journal: Journal, give_up: bool) -> None:
         """Restore the guest, for the first and only time. If it cannot be, the VM is booted next."""
         self._mount(vm)
-        saved, reason = "", ""
-        try:
-            saved = self._memory.saved_domain(self._uuid, self._path, self._allowed)  # what can be refused, is
-        except FlexdiskError as exc:
-            reason = exc.message
+        saved, reason = self._saved_domain()  # what can be refused, is
         if reason and not give_up:
             raise memory_refusal(vm.label, reason)
         if reason:
             self._boot(vm, journal, reason)
             return
-        self._write(vm, rules.advance(journal, rules.RESTORING))
-        self._zfs.inherit(_disks(vm), _READ_ONLY)  # a run that is killed here costs the memory: nothing is read before
-        self._wait_until(vm, False, self._patience)
+        self._open_for_restore(vm, journal)
+        begun = journal._replace(boot=self._hypervisor.boot_id())
+        self._write(vm, rules.advance(begun, rules.RESTORING))  # a run that is killed after this costs the memory
         progress.current().now(vm.label, "", "its memory is restored")
         try:
             self._memory.restore(self._uuid, self._path, saved)
         except FlexdiskError as exc:
             self.lost = exc.message
+
+    def _open_for_restore(self, vm: Vm, journal: Journal) -> None:
+        """Make the disks writable. If that cannot be, close them again, and refuse: the memory is as it was."""
+        if journal.word != OPENING:
+            self._write(vm, rules.advance(journal, OPENING))
+        self._zfs.inherit(_disks(vm), _READ_ONLY)
+        closed = self._wait_until(vm, False, _OPENS_SECONDS)
+        if not closed:
+            return
+        reason = f"VM {vm.label}: {self._why_closed(vm, closed)}. Its memory stays saved, and is restored then"
+        for first, *more in [_disks(vm)]:
+            self._zfs.set(first, *more, readonly="on")
+        self._write(vm, journal)
+        raise FlexdiskError("InUse", reason)
+
+    def _why_closed(self, vm: Vm, names: t.Sequence[str]) -> str:
+        """Return why disks are read-only that nobody has made so by themselves."""
+        above = closed_above(self._copies, vm)
+        if above:
+            return f"{', '.join(names)} cannot be written to, because {above[0]}"
+        text = f"a program has {', '.join(names)} open since it was read-only, and keeps it so; end that program"
+        return f"{text} (LVM, multipath, a backup)"
 
     def _resume(self, vm: Vm, journal: Journal) -> None:
         self.lost = ""
@@ -276,8 +302,10 @@ class MovedMemory:
         self._went_on = True
 
     def _boot(self, vm: Vm, journal: t.Optional[Journal], reason: str) -> None:
+        self._has_booted = True
         if journal is not None and journal.word not in (rules.RUNNING, rules.LOST):
             self.lost = self.lost or reason
+            self._note(vm, memory_end=self.lost)  # should the start fail, the next run knows it
             self._write(vm, rules.advance(journal, rules.LOST))
         self._open(vm)
         self._wait_until(vm, False, self._patience)
@@ -293,8 +321,9 @@ class MovedMemory:
     def drop(self, vm: Vm) -> None:
         """Destroy the saved memory, if there is any: the guest runs, or somebody has given it up."""
         self._open(vm)
-        drop_seals(self._zfs, self._copies, _disks(vm))
-        self.left = drop_memory(self._zfs, self._copies, self._place(vm))
+        seals = drop_seals(self._zfs, self._copies, _disks(vm))
+        memory = drop_memory(self._zfs, self._copies, self._place(vm))
+        self.left = "; ".join(filter(None, (memory, seals)))
         records.remove(rules.key_name(self._uuid))  # also if somebody has destroyed the memory
 
     def _open(self, vm: Vm) -> None:
@@ -306,6 +335,16 @@ class MovedMemory:
     def _move(self, vm: Vm) -> t.Optional[Move]:
         place = self._place(vm)
         return decode_at(place, self._zfs.local_fact(place, MOVE_PROPERTY))
+
+    def _noted(self, vm: Vm) -> str:
+        """Return why an earlier run has started the VM without its memory, "" if that is not known."""
+        move = self._move(vm)
+        return move.memory_lost if move is not None else ""
+
+    def _other_boot(self, journal: t.Optional[Journal]) -> bool:
+        """Whether the host has booted since the memory was restored."""
+        here = self._hypervisor.boot_id()
+        return journal is not None and bool(journal.boot and here) and journal.boot != here
 
     def _note(self, vm: Vm, **fields: t.Any) -> None:
         """Write down in the entry of the move what must outlive the memory. fields: as in Move."""
@@ -326,8 +365,9 @@ class MovedMemory:
         if action == rules.STAYS:
             raise self._stays(vm)
         reason = self._why_lost(vm, journal, guest) if action == rules.GIVE_UP else ""
-        if action in (rules.KEEP, rules.RESTORE) and self.is_mounted(vm):
-            reason = self._why_not_restored(vm)
+        if action in (rules.KEEP, rules.RESTORE):
+            self._check_mountpoint(vm)
+            reason = self._saved_domain()[1] if self.is_mounted(vm) else ""
         if reason and not give_up:
             raise memory_refusal(vm.label, reason)
         return bool(reason) or action == rules.FORGET
@@ -380,13 +420,13 @@ class MovedMemory:
 
     def _guest(self, vm: Vm, journal: t.Optional[Journal]) -> Guest:
         state = vm.config.state
-        if journal is None or journal.word not in (SAVING, SAVED):
+        if journal is None or journal.word not in (SAVING, SAVED, OPENING):
             return Guest(state, is_saving=self._is_saving)
         ended = state == "stopped" and self._memory.ended_with_save(self._uuid)
         return Guest(state, self._is_guarded(vm, journal), self._has_file(vm), self._is_saving, ended)
 
     def _is_guarded(self, vm: Vm, journal: Journal) -> bool:
-        if read_only(self._copies, vm) != _disks(vm):
+        if journal.word != OPENING and read_only(self._copies, vm) != _disks(vm):
             return False
         if journal.set:
             return journal.figures == self._figures(_disks(vm)) and self._unwritten_since_set(vm, journal)
@@ -449,30 +489,44 @@ class MovedMemory:
         self._zfs.set_facts(memory_dataset(vm.config.pool, self._uuid), {MEMORY_PROPERTY: rules.encode(journal)})
 
     def _mount(self, vm: Vm) -> None:
-        name = memory_dataset(vm.config.pool, self._uuid)
+        self._check_mountpoint(vm)
         if not self.is_mounted(vm):
-            self._zfs.mount(name)
-        if not self.is_mounted(vm):
-            raise FlexdiskError("Changed", f"{name} is mounted, but not at {rules.folder(self._uuid)}")
+            self._zfs.mount(memory_dataset(vm.config.pool, self._uuid))
 
-    def _why_not_restored(self, vm: Vm) -> str:
-        """Return why the file cannot be restored, "" if nothing is known. It must be mounted."""
-        try:
-            self._memory.saved_domain(self._uuid, self._path, self._allowed)
-        except FlexdiskError as exc:
-            return exc.message
-        return ""
+    def _check_mountpoint(self, vm: Vm) -> None:
+        name, folder = memory_dataset(vm.config.pool, self._uuid), rules.folder(self._uuid)
+        table = self._copies.table([name], ("mountpoint",), "filesystem", depth=0)
+        if table[name]["mountpoint"][0] != folder:
+            text = f"somebody mounts its saved memory, {name}, elsewhere; zfs set mountpoint={folder} {name} ends that"
+            raise FlexdiskError("Changed", f"VM {vm.label}: {text}")
+
+    def _saved_domain(self) -> t.Tuple[str, str]:
+        """Return the domain in the file, and why it cannot be restored, "" if nothing is known. It must be mounted.
+
+        An error is one of the file only if it comes again while the hypervisor answers. Raises FlexdiskError.
+        """
+        reason = ""
+        for _attempt in range(_ATTEMPTS):
+            try:
+                return self._memory.saved_domain(self._uuid, self._path, self._allowed), ""
+            except FlexdiskError as exc:
+                reason = exc.message
+                if exc.code in _OF_THE_FILE:
+                    break
+            self._hypervisor.pause(1)
+            self._memory.is_saving(self._uuid)
+        return "", reason
 
     def _why_lost(self, vm: Vm, journal: t.Optional[Journal], guest: Guest) -> str:
         word = journal.word if journal is not None else ""
         if word == rules.UNREADABLE:
             return _UNREADABLE
-        if word not in (SAVING, SAVED):
-            return f"its memory was {word} when a run was interrupted, and is restored only once"
+        if word not in (SAVING, SAVED, OPENING):
+            return _only_once(word)
         if guest.state != "stopped":
             return f"{_BY_HAND}, and is {guest.state}"
         if not guest.has_file:
-            return MEMORY_GONE if word == SAVED else _ELSEWHERE if guest.ended_with_save else _NOTHING
+            return MEMORY_GONE if word != SAVING else _ELSEWHERE if guest.ended_with_save else _NOTHING
         return _CHANGED if self._has_seal(vm, t.cast(Journal, journal)) else _UNSEALED
 
     def _has_seal(self, vm: Vm, journal: Journal) -> bool:
@@ -488,6 +542,10 @@ class MovedMemory:
     def _not_ready(self, vm: Vm) -> FlexdiskError:
         text = f"VM {vm.label} is still {vm.config.state} after {self._patience} s"
         return FlexdiskError("VmInTransition", f"{text}: its memory is still being saved, or somebody has paused it")
+
+
+def _only_once(word: str) -> str:
+    return f"its memory was {word} when a run was interrupted, and is restored only once"
 
 
 def memory_refusal(label: str, reason: str) -> FlexdiskError:
@@ -513,12 +571,36 @@ def read_only(copies: Copies, vm: Vm) -> t.List[str]:
     return [name for name in _disks(vm) if table[name][_READ_ONLY] == ("on", "local")]
 
 
-def drop_seals(zfs: Zfs, copies: Copies, disks: t.Sequence[str]) -> None:
-    """Destroy the snapshots that prove that nothing was written since a save. Those that others hold stay."""
+def closed_above(copies: Copies, vm: Vm) -> t.List[str]:
+    """Return why disks of a VM could not be written to if nobody had made them read-only: a dataset above them is."""
+    return why_closed(copies, [vm.root.name])
+
+
+def why_closed(copies: Copies, names: t.Sequence[str]) -> t.List[str]:
+    """Return which of these file systems make what is below them read-only, as text."""
+    if not names:
+        return []
+    table = copies.table(names, (_READ_ONLY,), "filesystem", depth=0)
+    closed = {name: row[_READ_ONLY][1] for name, row in table.items() if row[_READ_ONLY][0] == "on"}
+    above = {name if source == "local" else source.replace("inherited from ", "") for name, source in closed.items()}
+    return [f"{name} is read-only, with all below it; zfs inherit readonly {name} ends that" for name in sorted(above)]
+
+
+def drop_seals(zfs: Zfs, copies: Copies, disks: t.Sequence[str]) -> str:
+    """Destroy the snapshots that prove that nothing was written since a save. Return which stay, and why."""
+    reasons = {}
     for name in copies.table(disks, ("guid",), "snapshot"):
         if rules.is_seal(name.partition("@")[2]):
-            with contextlib.suppress(ZfsError):
+            try:
                 exact.destroy_own(zfs, name)
+            except ZfsError as exc:
+                if exc.code not in _BUSY:
+                    raise
+                reasons[name] = exc.message
+    if not reasons:
+        return ""
+    text = f"{', '.join(reasons)} of {host_name()}: of no use any more, and kept by others"
+    return f"{text} ({'; '.join(dict.fromkeys(reasons.values()))}); the next sync or move after they let go destroys it"
 
 
 def make_writable(zfs: Zfs, copies: Copies, vm: Vm) -> bool:

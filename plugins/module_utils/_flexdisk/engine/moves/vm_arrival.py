@@ -78,12 +78,15 @@ from ..replication.replica_info import HOLD, by_dataset, check_alone, stored_rep
 from ..run.outcome import Outcome
 from ..steps import file_disks, power, renames
 from .guest_memory import (
+    ENDED_SINCE,
     MEMORY_GONE,
     MovedMemory,
+    drop_seals,
     is_encrypted,
     make_writable,
     memory_refusal,
     size_with_devices,
+    why_closed,
 )
 from .move_marks import rewrite_move, write_move
 from .platform_disks import make_again
@@ -178,6 +181,7 @@ class MoveTarget:
                 text = f"{self._host_label} has a VM {config.label} with this uuid already"
                 problems.append(Problem("AlreadyExists", text, name))
         problems += _disks_in_the_way(host, record, self._host_label)
+        problems += self._closed_places(record, host, pool)
         for place in _places(host, record.uuid):
             if pool_of(place) != pool:
                 text = f"{place} of {self._host_label} says that the VM has been or comes there, to another pool;"
@@ -185,6 +189,13 @@ class MoveTarget:
                 problems.append(Problem("MovedAway", text, name))
         problems += self._memory_in_the_way(record, host, pool, memory) if memory is not None else []
         return problems or self._missing_features(record) or self._make_shell(record, pool, True).problems
+
+    def _closed_places(self, record: Record, host: Host, pool: str) -> t.Iterator[Problem]:
+        """Yield why the disks could not be written to here."""
+        root = vm_dataset(pool, record.uuid)
+        for text in why_closed(self._copies, [root if root in host.datasets else pool]):
+            text = f"its disks could not be written to on {self._host_label}: {text}"
+            yield Problem("InUse", text, record.label)
 
     def _memory_in_the_way(self, record: Record, host: Host, pool: str, memory: _Dict) -> t.Iterator[Problem]:
         """Yield why the memory of the guest could not be restored here."""
@@ -263,7 +274,11 @@ class MoveTarget:
         problems = self.refusals(record, pool, taking=bool(back_to), memory=memory)
         _raise_all(problems or self._key_problems(record, pool, back_to))
         end_receiver(self._runner, saved_memory.key_name(record.uuid))
-        clear_memory(self._zfs, self._copies, f"{moves_container(pool)}/{record.uuid}")  # that an earlier move has left
+        earlier = f"{moves_container(pool)}/{record.uuid}"
+        if memory is not None:
+            clear_memory(self._zfs, self._copies, earlier)
+        else:  # what others keep of it is in nobody's way
+            self.memory_left = drop_memory(self._zfs, self._copies, earlier)
         if not back_to:
             self._check_parts(record, pool)
         if records.differs(record.uuid, record_as_result(record)):
@@ -709,12 +724,13 @@ class MoveTarget:
         for name in names:
             synced = [point for point in points.get(name, ()) if is_synced(point.name)]
             outdated, known = superseded(synced, pools), {point.name for point in synced if point.bookmark}
-            gone = [point for point in synced if not point.bookmark]
+            gone = [point for point in synced if not (point.bookmark or saved_memory.is_seal(point.name))]
             for point in gone:
-                if point not in outdated and point.name not in known and not saved_memory.is_seal(point.name):
+                if point not in outdated and point.name not in known:
                     self._copies.bookmark(name + point.suffix, point.name)
             if gone:
                 exact.destroy_own(self._zfs, *(name + point.suffix for point in gone))
+        drop_seals(self._zfs, self._copies, names)
         illumos = self._hypervisor.capabilities.platform == "illumos"
         self._zfs.inherit(names, *([] if read_only else ["readonly"]), *([] if illumos else ["volmode"]))
         self._zfs.set_facts(names, {ROLE: ""})
@@ -756,6 +772,8 @@ class MoveTarget:
             if arrival.memory is None and record.state == "running" and made.config.state == "stopped":
                 progress.current().now(record.label, "", "start")
                 power.start(self._hypervisor, made, ARRIVAL)
+                if self.memory_restored:
+                    self.memory_restored, self.memory_lost = False, ENDED_SINCE
         finally:  # a start turns it on, also one that fails
             wanted = record.autoboot and decode_setting(record.marks.get(FAILOVER_PROPERTY, "")) is None
             if self._hypervisor.vm(record.uuid).autoboot != wanted:

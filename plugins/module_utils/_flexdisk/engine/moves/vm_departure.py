@@ -35,6 +35,7 @@ from ...rules import moves, snapshots, uefi
 from ...rules.failover import properties_at, setting_of, takers_of
 from ...rules.identity import render_time
 from ...rules.inventory import Host
+from ...rules.keys import KEY_NOT_LOADED
 from ...rules.layout import (
     container,
     last_part,
@@ -69,7 +70,7 @@ from ...zfs import exact
 from ...zfs.commands import Zfs
 from ...zfs.copies import Copies
 from ..host import progress
-from ..host.journal import Journal, forget_vm
+from ..host.journal import Journal, forget_vm, host_name
 from ..host.observe import observe
 from ..replication import records
 from ..replication import trust as keys
@@ -80,8 +81,10 @@ from ..run.run import Context, Task
 from ..steps import file_disks, power, renames
 from ..steps.perform import Performers
 from .guest_memory import (
+    ENDED_SINCE,
     MEMORY_GONE,
     MovedMemory,
+    closed_above,
     drop_seals,
     is_encrypted,
     is_secret,
@@ -91,6 +94,7 @@ from .guest_memory import (
 )
 from .move_marks import rewrite_move, write_move
 
+_SEPARATOR = "/"  # between the digests of a VM, and of what its guest demands
 _Dict = t.Dict[str, t.Any]
 _Seen = t.Mapping[str, t.Optional[moves.Sighting]]
 
@@ -119,6 +123,8 @@ class MoveSource:
         """Why the VM goes on without the memory that was saved, "" if it does not."""
         self.memory_left = ""
         """Why the saved memory could not be destroyed, "" if it was."""
+        self.seals_left = ""
+        """Why the snapshots that belong to it could not be destroyed. go() sets it."""
 
     # -- look
 
@@ -166,7 +172,7 @@ class MoveSource:
             "term": _term_of_old_copy(vm),
             "asks": self._hosts_to_ask(move),
             "record": record,
-            "digest": digest(record),
+            "digest": f"{digest(record)}{_SEPARATOR}{self._demands(vm, suspends)}",
             "refusals": self._refusals(host, vm, description) + _seen_elsewhere(vm, target, seen or {}) + problems,
             "lost": [one.name for one in strange_snapshots(vm)],
             "unmanaged": "",
@@ -184,6 +190,9 @@ class MoveSource:
         if move is None or move.phase != LEAVING:
             return None, []
         memory = self._memory(uuid)
+        code, reason = why_not_started(vm, GIVEN_UP)
+        if code == KEY_NOT_LOADED:
+            return None, [Problem(code, f"{reason}; its memory is saved, and is sent then", vm.label)]
         try:
             if memory.check(True, allow_memory_loss):
                 return None, []
@@ -221,6 +230,12 @@ class MoveSource:
             problems.append(Problem("EncryptionRoot", f"{text}; it moves only stopped", vm.label))
         return {**shown, "encrypted": secret, "saved": False}, problems
 
+    def _demands(self, vm: Vm, suspends: bool) -> str:
+        """Return a digest of what a guest that runs demands of the target, "" if its memory does not go there."""
+        memory = whole_vms(self._hypervisor).guest_memory
+        is_saved = suspends and memory is not None and vm.config.state == "running"
+        return memory.demands(vm.config.uuid) if is_saved and memory is not None else ""
+
     def _hosts_to_ask(self, move: t.Optional[Move]) -> t.List[str]:
         return moves.to_ask(move) if move is not None else []
 
@@ -236,7 +251,11 @@ class MoveSource:
         """Yield the disks that somebody keeps from being written to. There, they could be, and nobody would know."""
         move = host.moves.get(vm.config.uuid)
         ours = move is not None and move.closed
-        if not ours and whole_vms(self._hypervisor).guest_memory is not None:
+        if whole_vms(self._hypervisor).guest_memory is None:
+            return
+        for text in closed_above(self._copies, vm):
+            yield Problem("InUse", f"its disks would be writable there, and are not here: {text}", vm.label)
+        if not ours:
             for name in read_only(self._copies, vm):
                 text = f"somebody has made its disk {name} read-only, and it would be writable there;"
                 yield Problem("InUse", f"{text} zfs inherit readonly {name} ends that", vm.label)
@@ -286,8 +305,11 @@ class MoveSource:
         """
         host, vm = self._vm(uuid)
         move, description = host.moves.get(uuid), whole_vms(self._hypervisor).description(uuid)
+        running = vm.config.state == "running"
         self._check_movable(host, vm, description)
-        if digest(self.record(host, vm, description, here, target)) != approved:
+        as_seen, _separator, demands = approved.partition(_SEPARATOR)
+        is_same = digest(self.record(host, vm, description, here, target)) == as_seen
+        if not is_same or (running and suspends and self._demands(vm, suspends) != demands):
             text = "was changed while it was brought over, or its move was given up; run the move again"
             raise FlexdiskError("Changed", f"VM {vm.label} {text}")
         self._stayed_before = moves.stayed_at(vm.root.user)
@@ -302,7 +324,6 @@ class MoveSource:
             write_move(self._zfs, self._hypervisor, config.pool, move)
         elif (move.phase, move.pool) != (LEAVING, pool):
             raise FlexdiskError("InUse", f"VM {vm.label}: {moves.why_frozen(move)} to {move.host}, not to {target}")
-        running = vm.config.state == "running"
         if running and vm.config.failover and not vm.at_home:  # it runs, so it is; it is known also while it is down
             power.note_home(self._zfs, self._hypervisor, vm)
         self._saves_memory = _has_memory(host, vm) or (running and suspends)
@@ -330,6 +351,24 @@ class MoveSource:
         allowed = self._policy.incoming_allowed
         return MovedMemory(self._zfs, self._copies, self._hypervisor, uuid, GIVEN_UP, patience, allowed)
 
+    def check_can_stay(self, uuid: str, seen: _Seen, unasked: bool) -> None:
+        """Raise FlexdiskError if another host may run the VM, so that its guest must not go on here. Read only.
+
+        seen: what the hosts say that could have taken it over. unasked: go on even if they do not answer. Without
+        failover, none takes it over. A VM that was stopped is known to be at home, or waits for start_host.
+        """
+        host, vm = self._vm(uuid)
+        move = host.moves.get(uuid)
+        if move is None or vm.config.state == "running":
+            return
+        reason = moves.why_not_here(move, host_name(), seen)
+        silent = sorted(one for one in {move.host, *move.asks.split(",")} - {""} if seen.get(one) is None)
+        if not reason and silent and vm.config.failover and _has_memory(host, vm) and not unasked:
+            reason = f"it has failover, and {' and '.join(silent)} could not be asked whether its guest runs there"
+            reason += f", so it does not go on here ({host_name()}); flexdisk_start_unasked=true lets it go on"
+        if reason:
+            raise FlexdiskError("InUse", f"VM {vm.label}: {reason}")
+
     def would_stay(self, uuid: str, allow_memory_loss: bool = False) -> bool:
         """Return whether stay() has a move to give up. Raises what stay() raises. Read only."""
         host, vm = self._vm(uuid)
@@ -354,6 +393,7 @@ class MoveSource:
         self.given_up = moves.given_up_at(vm.root.user)._replace(number=number)
         self._zfs.set_facts(vm.root.name, {moves.STAYED_PROPERTY: str(number)})
         if move is None:
+            self.seals_left = drop_seals(self._zfs, self._copies, [d.volume.name for d in vm.disks if not d.hidden])
             return had_keys
         self._zfs.set_facts([disk.volume.name for disk in vm.disks], dict.fromkeys(MARKS, ""))
         for disk in (one for one in vm.disks if one.type == FILE):
@@ -378,6 +418,8 @@ class MoveSource:
                 Journal(self._zfs, host).write_asked(vm, move.autoboot)
             elif not why_not_started(vm, GIVEN_UP)[0]:
                 power.start(self._hypervisor, vm, GIVEN_UP)
+                if self.memory_restored:
+                    self.memory_restored, self.memory_lost = False, ENDED_SINCE
             else:
                 self.left_down = (
                     f"VM {vm.label} ran before its move, and is stopped now: {why_not_started(vm, GIVEN_UP)[1]}"
@@ -549,7 +591,6 @@ class MoveSource:
         replicas_to_be = [disk for disk in by_uuid.values() if disk.volume.user.get(ROLE) == disk.uuid]
         if not replicas_to_be:
             return
-        drop_seals(self._zfs, self._copies, [disk.volume.name for disk in replicas_to_be])
         self._hold([s.name for disk in replicas_to_be for s in _sent(disk)[-1:]])
         for place in {replicas_container(disk.volume.pool) for disk in replicas_to_be} - host.datasets.keys():
             self._zfs.create_container(place, readonly="on")
@@ -558,6 +599,8 @@ class MoveSource:
         self._zfs.set_facts(names, {REPLICAS_PROPERTY: ""})  # as long as the VM can stay, it knows its replicas
         for disk in replicas_to_be:
             renames.rename(self._zfs, disk.volume.name, f"{replicas_container(disk.volume.pool)}/{disk.uuid}")
+        replicas = [f"{replicas_container(disk.volume.pool)}/{disk.uuid}" for disk in replicas_to_be]
+        self.seals_left = drop_seals(self._zfs, self._copies, replicas)
 
     def _hold(self, base: t.List[str]) -> None:
         missing = sorted(set(base) - self._copies.on_hold(HOLD, base))
@@ -573,7 +616,10 @@ class MoveSource:
         """
         tops = self._copies.tops(("guid",))
         gone = False
-        for place in [name for name in tops if moves.is_place(name) and last_part(name) == uuid]:
+        places = [name for name in tops if moves.is_place(name) and last_part(name) == uuid]
+        if any(self._moves_again(place) for place in places):
+            return False
+        for place in places:
             known = self._zfs.exists(memory_below(place))
             self.memory_left = drop_memory(self._zfs, self._copies, place)
             gone = known and not self.memory_left
@@ -585,6 +631,11 @@ class MoveSource:
                     exact.destroy_own(self._zfs, one.replica.dataset + point.suffix)
                     gone = True
         return gone
+
+    def _moves_again(self, place: str) -> bool:
+        """Whether the VM leaves this host once more, or comes back: then what is here is of that move."""
+        move = moves.decode_at(place, self._zfs.local_fact(place, moves.MOVE_PROPERTY))
+        return move is not None and move.phase != MOVED
 
     # -- forget
 

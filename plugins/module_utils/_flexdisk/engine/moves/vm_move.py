@@ -10,6 +10,7 @@ import typing as t
 from dataclasses import dataclass, field, replace
 
 from ...fleet.replication import last, trust
+from ...fleet.replication.move_calls import PATIENT_SECONDS
 from ...fleet.replication.record import Record, read_record, record_as_result
 from ...fleet.replication.transfers import HOST_KEY, VmTransfer, read_transfers
 from ...model.desired import Policy
@@ -133,10 +134,7 @@ def run(call: Call, log: _Log, arguments: MoveArguments) -> Answer:
         problems = target.predict_problems(record, pool, memory=arguments.memory)
         ready = {"changed": False, "msg": _DONE[step], "ready": True}
         return Answer(ready, refusal(problems) if problems else None)
-    if step == "go":
-        source.check_can_leave(uuid, params["peer_name"], arguments.seen, params["unasked"])
-    if step == "arrive" and params["peers"] is not None:
-        target.check_can_arrive(uuid, params["name"] or host_name(), arguments.seen, params["unasked"])
+    _check_others(source, target, arguments)
     if call.check_mode and step == "arrive":
         target.check_memory(uuid, params["allow_memory_loss"])
     if call.check_mode and step == "arrive" and params["peers"] is not None:
@@ -156,14 +154,31 @@ def run(call: Call, log: _Log, arguments: MoveArguments) -> Answer:
     if step == "stay":
         result.update(stayed=source.given_up.number, term=source.given_up.term)
     lost = source.memory_lost or target.memory_lost
-    restored = source.memory_restored or target.memory_restored
     if step in ("stay", "arrive") or lost:
-        result["memory"] = "lost" if lost else "restored" if restored else ""
-        result["memory_lost"] = lost
+        result.update(_memory_end(source, target, lost))
     warnings = [f"VM {uuid}: memory lost: {lost}"] if lost else []
-    return Answer(
-        result, None, [*warnings, *filter(None, [source.left_down, source.memory_left or target.memory_left])]
-    )
+    warnings += [source.left_down, source.memory_left or target.memory_left, source.seals_left]
+    return Answer(result, None, [*filter(None, warnings)])
+
+
+def _memory_end(source: MoveSource, target: MoveTarget, lost: str) -> t.Dict[str, t.Any]:
+    """Return what the result says of the memory of the guest. lost: why it is."""
+    word = "restored" if source.memory_restored or target.memory_restored else ""
+    if lost:
+        word = "kept_down" if source.left_down else "lost"
+    return {"memory": word, "memory_lost": lost}
+
+
+def _check_others(source: MoveSource, target: MoveTarget, arguments: MoveArguments) -> None:
+    """Raise FlexdiskError if other hosts say that they have the VM, or may have it."""
+    params, step, uuid = arguments.params, arguments.params["step"], arguments.params["vm"]
+    seen, unasked = arguments.seen, params["unasked"]
+    if step == "go":
+        source.check_can_leave(uuid, params["peer_name"], seen, unasked)
+    if step == "arrive" and params["peers"] is not None:
+        target.check_can_arrive(uuid, params["name"] or host_name(), seen, unasked)
+    if step == "stay" and params["peers"] is not None:
+        source.check_can_stay(uuid, seen, unasked)
 
 
 def _change(source: MoveSource, target: MoveTarget, call: Call, log: _Log, arguments: MoveArguments) -> bool:
@@ -203,7 +218,8 @@ def _leave(source: MoveSource, call: Call, log: _Log, arguments: MoveArguments) 
     last_transfer = LastTransfer(Sender(call.zfs, call.hypervisor, call.runner, None))
 
     def locked() -> t.ContextManager[t.List[str]]:
-        return module_locked(call.runner, None, params, f"the move of VM {uuid} to {peer}", log)
+        waits = {**params, "lock_timeout": PATIENT_SECONDS} if source.memory_is_saved else params
+        return module_locked(call.runner, None, waits, f"the move of VM {uuid} to {peer}", log)
 
     with lock.transfers(call.runner, [uuid], f"the move to {peer}") as transfer_lock:
         with locked():

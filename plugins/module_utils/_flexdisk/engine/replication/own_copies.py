@@ -64,8 +64,8 @@ def drop_memory(zfs: Zfs, copies: Copies, place: str) -> str:
     """As clear_memory(). If others keep it, write down that it has ended, and return why: no move waits for them."""
     try:
         clear_memory(zfs, copies, place)
-    except ZfsError as exc:
-        if exc.code not in _CANNOT_DESTROY:
+    except FlexdiskError as exc:
+        if exc.code not in (*_CANNOT_DESTROY, "InUse"):
             raise
         zfs.set_facts(memory_below(place), {MEMORY_PROPERTY: MEMORY_ENDED})
         return f"{memory_below(place)} has the memory of a guest, is of no use any more, and stays: {exc.message}"

@@ -250,7 +250,7 @@ class Receiver:
         return True, self._keep_set(vm, received, since) or changed
 
     def _tidy_memory(self, vm: VmTransfer) -> bool:
-        """Destroy the memory of a guest that has left for the host that sends, if its move could not do so any more.
+        """Destroy the memory of a guest that has left this host, if its move could not do so any more.
 
         Return whether there was any.
         """
@@ -258,7 +258,7 @@ class Receiver:
         if not (self._zfs.files.exists(saved_memory.folder(vm.uuid)) and self._zfs.exists(memory_below(at))):
             return False
         move = moves.decode_at(at, self._zfs.local_fact(at, moves.MOVE_PROPERTY))
-        if move is None or (move.phase, move.pool) != (moves.MOVED, vm.home):
+        if move is None or move.phase != moves.MOVED:
             return False
         drop_memory(self._zfs, self._copies, at)
         return True

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 import typing as t
@@ -26,13 +27,13 @@ from ...model.vm import Vm
 from ...rules.failover import RIVALS_PROPERTY, encode_rivals, rivals_of
 from ...rules.identity import PREFIX, render_time
 from ...rules.inventory import Host
-from ...rules.layout import memory_dataset, replicas_container
+from ...rules.layout import memory_dataset, moves_container, pool_of, replicas_container
 from ...rules.moves import COMING, LEAVING, has_memory, memory_is_there, stands_still, why_frozen
 from ...rules.paused_guests import paused_guests
 from ...rules.power import NOT_HOME, why_home_unknown
 from ...rules.replicas import REPLICAS_PROPERTY, Note, decode_notes, encode_notes, short_peer
 from ...rules.retention import Keep, RetainCounts, decode_keep
-from ...rules.saved_memory import key_name
+from ...rules.saved_memory import is_seal, key_name
 from ...rules.space import sync_needs
 from ...zfs import exact
 from ...zfs.commands import Zfs
@@ -384,8 +385,17 @@ class Sender:
             for point in obsolete_here(original, vm.set, vm.home, vm.peer, stays[vm.uuid]):
                 if self._destroy_unless_cloned(disk.dataset + point.suffix):
                     changed.add(disk.dataset)
+            self._drop_seals(vm.uuid, original)
         notes = {vm.uuid: Note(short_peer(vm.peer), peer, render_time(_synced_at(vm))) for vm in vms}
         self._write_notes(table, {disk.dataset: (short_peer(vm.peer), notes[vm.uuid]) for vm, disk in disks}, changed)
+
+    def _drop_seals(self, vm: str, disk: Original) -> None:
+        """Destroy the seals that an ended move of the VM could not destroy, because others held them."""
+        seals = [disk.dataset + point.suffix for point in disk.snapshots if is_seal(point.name)]
+        if seals and not self.zfs.exists(f"{moves_container(pool_of(disk.dataset))}/{vm}"):
+            for name in seals:
+                with contextlib.suppress(ZfsError):
+                    exact.destroy_own(self.zfs, name)
 
     def _destroy_unless_cloned(self, name: str) -> bool:
         """Destroy an older snapshot or bookmark. Return False if somebody has cloned it: the next sync tries again."""

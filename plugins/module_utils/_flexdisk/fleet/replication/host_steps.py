@@ -104,7 +104,7 @@ STEPS: t.Mapping[str, t.Mapping[str, Step]] = {
         "arrive": _step(
             "vm peer_name", f"name peers unasked authorized_keys incoming_allowed allow_memory_loss {_STOPS}"
         ),
-        "stay": _step("vm", "stop_timeout allow_memory_loss"),
+        "stay": _step("vm", "peers unasked stop_timeout allow_memory_loss"),
         "cancel": _step("vm stayed term", "authorized_keys"),
         "tidy": _step("vm", _STOPS),
         "forget": _step("vm", "peers unseen"),

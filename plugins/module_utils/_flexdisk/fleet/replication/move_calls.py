@@ -18,6 +18,8 @@ _Dict = t.Dict[str, t.Any]
 _SEEN = ("vm", "move", "pool", "asks", "record", "memory", "digest", "refusals", "lost")
 _ENDED = ("memory", "memory_lost")
 SUSPENDED = "suspended"
+PATIENT_SECONDS = 3600
+"""How long a call waits for the lock of a host for a guest that stands still: others may save or restore theirs."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +78,11 @@ class Move:
         """How a call stops the VM."""
         return {**self.lock_options, "stop_timeout": self.stop_timeout, "allow_force_stop": self.allow_force_stop}
 
+    @property
+    def patience(self) -> _Dict:
+        """How long a call waits that lets a guest go on."""
+        return {"lock_timeout": PATIENT_SECONDS} if self.suspends else {}
+
     def source_arguments(self, step: str, /, **more: t.Any) -> _Dict:
         """Return arguments of a step of the move on the host that it leaves."""
         return {"step": step, **self.sync.home_options, **more}
@@ -125,7 +132,8 @@ def move_vm(move: Move, run: Run) -> Flow:
         raise Stopped(f"{move.target} is {here}")
     known = yield from _look(move, run)
     if move.state == "stays":
-        yield from _stay(move, run, known.uuid, reports=True)
+        others = yield from _ask_takers(move, run, known)
+        yield from _stay(move, run, known.uuid, others)
         return {}
     message = outlook.resume_message(move.vm, move.host_names, known.seen["move"])
     if message:
@@ -186,6 +194,15 @@ def _ask(
     return answers
 
 
+def _ask_takers(move: Move, run: Run, known: _Known) -> Part:
+    """Ask the hosts that could have taken the VM over. Return what they say."""
+    begun = known.seen["move"] or {}
+    takers = [host for host in begun.get("asks", "").split(",") if host]
+    hosts = [host for host in dict.fromkeys([move.target, *takers]) if host != move.source and host not in move.seen]
+    answers: _Dict = yield from _ask(run, known.uuid, hosts if begun else [], {})
+    return {**{host: one for host, one in move.seen.items() if host != move.source}, **answers}
+
+
 def _leave(move: Move, run: Run, known: _Known) -> Part:
     """Bring the disks over and end the VM on its host. Return what check mode shows, and how it has left."""
     record, pool = known.seen["record"], move.target_pool or known.seen["pool"]
@@ -211,7 +228,10 @@ def _leave(move: Move, run: Run, known: _Known) -> Part:
             yield from keep_replicas(sync, run)  # what was written meanwhile
         return {}, (yield from _switch(move, sync, known))
     except Stopped as exc:
-        yield from _stay(move, run, known.uuid)
+        try:
+            yield from _stay(move, run, known.uuid)
+        except Stopped as other:
+            raise Stopped(str(exc) if str(other) in str(exc) else f"{exc}; then: {other}") from exc
         raise Stopped(f"{move.vm} stays on {move.source}: {exc}") from exc
 
 
@@ -280,6 +300,7 @@ def _arrival(move: Move, known: _Known) -> Call:
     keys = {"authorized_keys": move.sync.authorized_keys}
     arguments = move.target_arguments("arrive", vm=known.uuid, peer_name=move.source, **keys, **move.stop_options)
     arguments.update(incoming_allowed=move.incoming_allowed, allow_memory_loss=move.allow_memory_loss)
+    arguments.update(move.patience)
     return Call("Give the VM its disks, and start it", move.target, "move", arguments, _ENDED)
 
 
@@ -303,18 +324,22 @@ def _arrive(move: Move, known: _Known, left: _Left) -> Part:
     return {"downtime": ended.downtime, "memory": memory.word}
 
 
-def _stay(move: Move, run: Run, uuid: str, reports: bool = False) -> Part:
-    """Give the VM back what it had, and remove what the target has made of it."""
-    wait_options = {**move.lock_options, "stop_timeout": move.stop_timeout}
+def _stay(move: Move, run: Run, uuid: str, others: t.Optional[_Dict] = None) -> Part:
+    """Give the VM back what it had, and remove what the target has made of it.
+
+    others: what other hosts say of the VM if somebody has asked for this, None if this run has failed.
+    """
+    wait_options = {**move.lock_options, "stop_timeout": move.stop_timeout, **move.patience}
     name, keeps = "Give the VM back what it had", ("stayed", "term", *_ENDED)
     stay_arguments = move.source_arguments("stay", vm=uuid, allow_memory_loss=move.allow_memory_loss, **wait_options)
+    stay_arguments.update({} if others is None else {"peers": others, "unasked": move.unasked})
     stayed = yield Call(name, move.source, "move", stay_arguments, keeps)
     given_up = {"stayed": stayed.result.get("stayed", 0), "term": stayed.result.get("term", 0)}  # none in check mode
     keys = {"authorized_keys": move.sync.authorized_keys}
     arguments = move.target_arguments("cancel", vm=uuid, **given_up, **keys, **move.lock_options)
     name = "Remove what the target has made of it"
     canceled = yield Call(name, move.target, "move", arguments, may_be_lost=True)
-    if not reports:
+    if others is None:
         return
     if not stayed.changed and not canceled.changed and not canceled.lost:
         yield Message("Say that there was nothing to end", f"there is no move of {move.vm} to end")

@@ -25,7 +25,7 @@ class MemoryEnd(t.NamedTuple):
     """What has become of the memory of a guest that was saved."""
 
     word: str = ""
-    """restored, lost, or "" if none was saved."""
+    """restored, lost, kept_down (lost, and the VM waits for start_host), or "" if none was saved."""
     reason: str = ""
     """Why it is lost."""
 
@@ -37,6 +37,8 @@ def memory_text(memory: MemoryEnd) -> str:
     """Return what has become of the memory, to be added to a sentence."""
     if memory.word == "lost":
         return f"; memory lost, so it has booted: {memory.reason}"
+    if memory.word == "kept_down":
+        return f"; memory lost, and it does not run: {memory.reason}"
     return "; its guest goes on" if memory.word else ""
 
 
