@@ -16,6 +16,9 @@ import pytest
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.modules.vm_info import info
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.replication import records
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.move_calls import (
+    PATIENT_SECONDS,
+)
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import saved_memory
 
@@ -25,6 +28,8 @@ from .test_failover import kept, protect, take
 from .test_move import swap, two_disks, with_keys
 from .test_suspended import (  # noqa: F401
     MEMORY,
+    STARTS,
+    STAYS,
     Move,
     _both,
     _killed_when,
@@ -545,7 +550,47 @@ def test_memory_that_somebody_mounts_elsewhere(make, which):  # noqa: F811
     move.ends(host)
 
 
+# -- a guest that others have saved
+
+
+@pytest.mark.parametrize("then", ["moved", "stays"])
+def test_a_guest_that_stands_still_and_is_saved_by_others(make, then):  # noqa: F811
+    """libvirt-guests does that when the host shuts down. Whoever is refused learns how the guest goes on."""
+    move = make()
+    home = move.world.home
+    _killed_when(move, lambda: _paused(move))
+    disks = [one["dataset"] for one in home.disks(VM)]
+    home.suspend(VM)
+    way = f"zfs inherit readonly {' '.join(disks)}, then virsh start {VM} goes on with all that it had"
+    assert way in _both(move, state="stays")
+    assert _both(move)
+    home.ok("zfs", "inherit", "readonly", disks[0])
+    home.ok("zfs", "inherit", "readonly", disks[1])
+    home.power_on(VM)
+    move.does(state=then)
+    host = home if then == "stays" else move.world.peer
+    assert (host.domains.status(VM).state, move.boots) == ("running", 0)
+    assert "disks_closed" not in _kinds(host)
+
+
 # -- what cannot be saved
+
+
+def test_who_stands_still_waits_longer_for_the_lock_of_a_host(make, monkeypatch):  # noqa: F811
+    """Others save and restore their memory meanwhile, however long that takes."""
+    move, waits, real = make(), {}, Controller._does
+
+    def does(self: Controller, call: Any, check: bool) -> Any:
+        waits[call.name] = call.options.get("lock_timeout")
+        return real(self, call, check)
+
+    monkeypatch.setattr(Controller, "_does", does)
+    move.moves()
+    assert waits[STARTS] == PATIENT_SECONDS
+    swap(move.world)
+    _killed_with(move, "home", "saved")
+    move.stays()
+    assert waits[STAYS] == PATIENT_SECONDS
 
 
 def test_a_disk_that_is_not_written_out(make):  # noqa: F811

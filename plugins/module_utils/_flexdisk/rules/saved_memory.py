@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ..model import vm as model
 from ..model.errors import FlexdiskError
 from . import identity
 from .property_text import decode_object, encode_object
@@ -58,6 +59,8 @@ GO_ON = "go_on"
 """Nothing was saved yet, and the guest stands still: let it go on."""
 GIVE_UP = "give_up"
 """The memory cannot be restored. To start the VM without it needs the word of somebody who knows that."""
+BY_HAND = "by_hand"
+"""Somebody has let the hypervisor save the guest (virsh managedsave): only its next start by hand goes on with that."""
 WAIT = "wait"
 """The hypervisor is still at work, or somebody else has made the VM what it is."""
 STAYS = "stays"
@@ -178,7 +181,7 @@ def to_leave(word: str, guest: Guest) -> str:
     if guest.state == "running" or (guest.state == "paused" and not guest.is_saving):
         return SAVE
     if guest.state != "stopped":
-        return WAIT
+        return BY_HAND if guest.state == model.SAVED else WAIT
     return _after_save(guest, KEEP, FORGET) if word else SEND
 
 
@@ -194,8 +197,8 @@ def to_run(word: str, guest: Guest) -> str:
 
     word: "" if nothing of a memory is there.
     """
-    if guest.state == "running":
-        return DONE
+    if guest.state in ("running", model.SAVED):
+        return DONE if guest.state == "running" else BY_HAND
     if word in ("", SAVING, UNREADABLE) and guest.state == "paused" and not guest.is_saving:
         return GO_ON
     if word in ("", LOST):

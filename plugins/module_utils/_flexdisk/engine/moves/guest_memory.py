@@ -132,8 +132,8 @@ class MovedMemory:
                 self._keep(vm, t.cast(Journal, journal), give_up)
             elif action == rules.WAIT:
                 self._hypervisor.pause(1)
-            elif action == rules.STAYS:
-                raise self._stays(vm)
+            elif action in (rules.STAYS, rules.BY_HAND):
+                raise self._refusal(vm, action)
             elif action == rules.FORGET or give_up:
                 self.lose(vm, self._why_lost(vm, journal, guest))
             else:
@@ -223,6 +223,8 @@ class MovedMemory:
             if action == rules.DONE:
                 self._done(vm, journal, guest)
                 return
+            if action == rules.BY_HAND:
+                raise self._refusal(vm, action)
             if action == rules.RESTORE:
                 self._restore(vm, t.cast(Journal, journal), give_up)
             elif action == rules.RESUME:
@@ -362,8 +364,8 @@ class MovedMemory:
         vm, journal = self._now()
         guest = self._guest(vm, journal)
         action = (rules.to_leave if leaves else rules.to_run)(journal.word if journal else "", guest)
-        if action == rules.STAYS:
-            raise self._stays(vm)
+        if action in (rules.STAYS, rules.BY_HAND):
+            raise self._refusal(vm, action)
         reason = self._why_lost(vm, journal, guest) if action == rules.GIVE_UP else ""
         if action in (rules.KEEP, rules.RESTORE):
             self._check_mountpoint(vm)
@@ -535,7 +537,12 @@ class MovedMemory:
         there = {row["guid"][0] for row in table.values()}
         return there.issuperset(journal.seal.split(","))
 
-    def _stays(self, vm: Vm) -> FlexdiskError:
+    def _refusal(self, vm: Vm, action: str) -> FlexdiskError:
+        if action == rules.BY_HAND:
+            closed = read_only(self._copies, vm)
+            first = f"zfs inherit readonly {' '.join(closed)}, then " if closed else ""
+            text = f"VM {vm.label}: somebody has saved its guest (virsh managedsave). {first}virsh start {self._uuid}"
+            return FlexdiskError("InUse", f"{text} goes on with all that it had; then run the same command again")
         text = f"VM {vm.label}: its move was given up, and its memory is being restored here"
         return FlexdiskError("InUse", f"{text}; flexdisk_move_state=stays goes on")
 
