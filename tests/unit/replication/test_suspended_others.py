@@ -550,6 +550,17 @@ def test_memory_that_somebody_mounts_elsewhere(make, which):  # noqa: F811
     move.ends(host)
 
 
+@pytest.mark.parametrize("which", ["home", "peer"])
+def test_memory_in_a_pool_that_is_shared(make, which):  # noqa: F811
+    """It is not shared with the rest of the pool."""
+    move = make()
+    host = getattr(move.world, which)
+    host.ok("zfs", "set", "sharenfs=rw=10.0.0.0/8,no_root_squash", "zones")
+    _killed_with(move, which, "saved")
+    for name in ("sharenfs", "sharesmb"):
+        assert host.ok("zfs", "get", "-Ho", "value", name, MEMORY).strip() == "off"
+
+
 # -- a guest that others have saved
 
 

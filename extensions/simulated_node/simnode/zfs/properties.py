@@ -77,6 +77,7 @@ _TABLE = [
     Prop("xattr", "XATTR", INDEX, INHERIT, "fs", "on", ("on", "off", "dir", "sa")),
     Prop("copies", "COPIES", INDEX, INHERIT, "fv", "1", ("1", "2", "3")),
     Prop("version", "VERSION", INDEX, DEFAULT, "f", "5", ("1", "2", "3", "4", "5", "current")),
+    Prop("sharesmb", "SHARESMB", STRING, INHERIT, "f", "off"),
     Prop("refquota", "REFQUOTA", SIZE, DEFAULT, "f", 0),
     Prop("refreservation", "REFRESERV", SIZE, DEFAULT, "fv", 0),
     Prop("guid", "GUID", NUMBER, READONLY, "fvsb", None),

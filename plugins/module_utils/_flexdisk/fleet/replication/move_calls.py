@@ -321,7 +321,7 @@ def _arrive(move: Move, known: _Known, left: _Left) -> Part:
         text = f"{move.source} may still have the saved memory of {move.vm} ({tidied.msg or 'it did not answer'})"
         text += f"; the same command destroys it, and so does the next sync from {move.target}"
         yield Message("Say that memory is left", text)
-    return {"downtime": ended.downtime, "memory": memory.word}
+    return {"downtime": ended.downtime, "memory": memory.word, "memory_lost": lost}
 
 
 def _stay(move: Move, run: Run, uuid: str, others: t.Optional[_Dict] = None) -> Part:
