@@ -342,6 +342,25 @@ def test_a_start_that_fails_does_not_hide_why_the_memory_is_lost(make):  # noqa:
     move.ends(peer)
 
 
+def test_memory_that_is_lost_when_the_run_gives_up_is_told(make):  # noqa: F811
+    """The transfer fails, and so does the restore: the error says both."""
+    move = make()
+    home, real = move.world.home, move.world.home.carry
+
+    def fails(first: Any, second: Any, carried: Any) -> Any:
+        sender, receiver = real(first, second, carried)
+        failed = any(word.startswith(MEMORY) for word in first)
+        return sender, replace(receiver, rc=255, stderr="connection lost") if failed else receiver
+
+    home.carry = fails
+    home.domains.cannot_restore = "Cannot allocate memory"
+    refused = _refused(move.moves)
+    assert "connection lost" in refused
+    assert re.search("memory lost, so it has booted: .*: Cannot allocate memory", refused)
+    del home.carry
+    move.ends(home)
+
+
 # -- encrypted pools
 
 

@@ -37,10 +37,8 @@ UNREADABLE = "unreadable"
 """There is no journal, or nobody can read it. A guest that runs or stands still has all that it needs in itself."""
 _BEGUN = (RESTORING, RESTORED, RUNNING, LOST)
 _FOLDER = "/var/lib/flexdisk/memory"
-_PRIVATE = {
-    **{"canmount": "noauto", "atime": "off", "setuid": "off", "devices": "off", "exec": "off"},
-    **{"sharenfs": "off", "sharesmb": "off"},  # a pool may be shared with others
-}
+_OFF = ("atime", "setuid", "devices", "exec", "sharenfs", "sharesmb")  # the pool may be shared with others
+_PRIVATE = {"canmount": "noauto", **dict.fromkeys(_OFF, "off")}
 
 SAVE = "save"
 """Save the guest. It runs, or stands still."""

@@ -246,7 +246,10 @@ def _or_stays(source: MoveSource, params: _Params, locked: t.ContextManager[t.An
         try:
             with locked:
                 source.stay(uuid, params["allow_memory_loss"])
-            why_down = source.left_down
+            lost = f"memory lost, so it has booted: {source.memory_lost}" if source.memory_lost else ""
+            why_down = "; ".join(
+                filter(None, (source.left_down, lost if not source.left_down else "", source.memory_left))
+            )
         except FlexdiskError as other:
             why_down = (
                 f"VM {uuid} could not be started again, and is down: {other.message}. The playbook move_vm goes on, or"
