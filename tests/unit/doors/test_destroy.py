@@ -34,6 +34,7 @@ THROUGH_THE_DOOR = {
     "engine/replication/replica_send.py Sender._make_room: exact.destroy_own": 1,
     "engine/replication/replica_send.py Sender._bookmark_base: exact.destroy_own": 1,
     "engine/replication/replica_send.py Sender._destroy_unless_cloned: exact.destroy_own": 1,
+    "engine/replication/replica_send.py Sender._drop_seals: exact.destroy_own": 1,
     "engine/replication/replica_send.py Sender.remove: exact.destroy_own": 1,
     "engine/replication/way_back.py roll_back_replica: exact.destroy_own": 1,
     "engine/steps/apply_figures.py retire_syncs: exact.destroy_snapshots": 1,

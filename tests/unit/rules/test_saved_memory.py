@@ -19,6 +19,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.mode
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import saved_memory as memory
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.saved_memory import (
     LOST,
+    OPENING,
     RESTORED,
     RESTORING,
     RUNNING,
@@ -155,8 +156,8 @@ def test_memory_is_restored_only_where_it_belongs_and_nothing_runs(guest):
         if memory.to_run(word, guest) == memory.RESTORE:
             assert guest.state == "stopped"
             assert guest.guarded
-            assert guest.has_file or word == SAVED
-            assert word in (SAVING, SAVED)
+            assert guest.has_file or word in (SAVED, OPENING)
+            assert word in (SAVING, SAVED, OPENING)
 
 
 @pytest.mark.parametrize("guest", EVERY_GUEST)
@@ -178,7 +179,19 @@ def test_a_guest_that_runs_is_never_started(guest):
             assert action == memory.DONE
         if action == memory.BOOT:
             assert guest.state == "stopped"
-            assert word not in (SAVING, SAVED) or (word == SAVING and not guest.has_file)
+            assert word not in (SAVING, SAVED, OPENING) or (word == SAVING and not guest.has_file)
+
+
+def test_a_restore_that_libvirt_is_still_at_work_on_is_waited_for():
+    assert memory.to_run(RESTORING, Guest("paused", is_saving=True)) == memory.WAIT
+    assert memory.to_run(RESTORING, Guest("paused")) == memory.RESUME
+
+
+@pytest.mark.parametrize("word", ["", *WORDS])
+def test_what_others_have_saved_is_not_touched(word):
+    """Only the start of the VM by hand goes on with that."""
+    assert memory.to_run(word, Guest("saved")) == memory.BY_HAND
+    assert memory.to_leave(word, Guest("saved")) in (memory.BY_HAND, memory.STAYS, memory.GIVE_UP)
 
 
 # -- two hosts, on which anything may happen at any moment
@@ -202,7 +215,7 @@ class Host:
     """The version that the guest knows, if it was restored and has not gone on."""
 
     def guest(self) -> Guest:
-        guarded = self.read_only and self.figures == self.version
+        guarded = (self.read_only or self.word == OPENING) and self.figures == self.version
         ended = self.ended_with_save and self.state == "stopped"
         return Guest(self.state, guarded, self.image is not None, self.saving, ended)
 
@@ -222,6 +235,8 @@ class Pair:
     images: int = 0
     restored: list[int] = field(default_factory=list)
     boots_by_word: int = 0
+    is_open_elsewhere: bool = False
+    """Whether a program keeps the disks read-only, which it has opened."""
 
     def check(self) -> None:
         up = [host for host in (self.source, self.target) if host.state in ("running", "paused")]
@@ -273,15 +288,39 @@ class Pair:
                 return
             yield
 
+    def opens(self, host: Host) -> Iterator[None]:
+        """Make the disks writable, or leave all as it was."""
+        before, host.word = host.word, OPENING
+        yield
+        host.read_only = False
+        yield
+        if self.is_open_elsewhere:
+            host.read_only = True
+            yield
+            host.word = before
+
+    @staticmethod
+    def boots(host: Host) -> Iterator[None]:
+        """Start it without its memory."""
+        if host.word not in ("", RUNNING, LOST):
+            host.word = LOST
+            yield
+        host.read_only = False
+        yield
+        if host.state == "stopped":
+            host.start()
+
     def run(self, by_word: bool) -> Iterator[None]:
         """Arrive, or stay."""
         host = self.target if self.moved else self.source
         while True:
             action = memory.to_run(host.word, host.guest())
-            if action == memory.RESTORE:
+            if action == memory.RESTORE and (host.word != OPENING or host.read_only):
+                yield from self.opens(host)
+                if self.is_open_elsewhere:
+                    return
+            elif action == memory.RESTORE:
                 host.word = RESTORING
-                yield
-                host.read_only = False
                 yield
                 if host.state != "stopped":
                     continue
@@ -304,14 +343,7 @@ class Pair:
                 host.word = RUNNING
             elif action == memory.BOOT or (action == memory.GIVE_UP and by_word):
                 self.boots_by_word += action == memory.GIVE_UP
-                if host.word not in ("", RUNNING, LOST):
-                    host.word = LOST
-                    yield
-                host.read_only = False
-                yield
-                if host.state != "stopped":
-                    continue
-                host.start()
+                yield from self.boots(host)
             elif action == memory.DONE:
                 host.read_only = False
                 yield
@@ -344,6 +376,8 @@ def _by_hand(pair: Pair, what: str) -> None:
         host.state = "running"
     elif what == "is saved elsewhere" and host.state in ("running", "paused") and not host.saving:
         host.state, host.ended_with_save = "stopped", True
+    elif what == "a program":
+        pair.is_open_elsewhere = not pair.is_open_elsewhere
     elif what == "writable":
         host.read_only = False
     elif what == "ends" and host.state in ("running", "paused") and not host.saving:
@@ -364,7 +398,10 @@ RUNS = st.one_of(
 EVENTS = st.builds(
     lambda what: lambda pair: _by_hand(pair, what),
     st.sampled_from(
-        ["writes", "starts", "goes on", "is saved elsewhere", "ends", "daemon", "boots", "writable", "saved", "saved"]
+        [
+            *("writes", "starts", "goes on", "is saved elsewhere", "ends", "daemon", "boots"),
+            *("writable", "saved", "saved", "a program"),
+        ]
     ),
 )
 
@@ -377,6 +414,7 @@ def test_whatever_happens_it_is_restored_once_over_its_disks_on_one_host(steps: 
     for step in steps:
         step(pair)
         pair.check()
+    pair.is_open_elsewhere = False
     for _again in range(6):
         _killed(pair.run(True), 99)
         pair.check()

@@ -205,7 +205,7 @@ def to_run(word: str, guest: Guest) -> str:
     if word in ("", LOST):
         return BOOT if guest.state == "stopped" else WAIT
     if word in _BEGUN:
-        return _after_restore(word, guest.state)
+        return _after_restore(word, guest)
     if guest.state != "stopped":
         return WAIT
     if word == SAVING:
@@ -213,10 +213,10 @@ def to_run(word: str, guest: Guest) -> str:
     return RESTORE if guest.guarded else GIVE_UP
 
 
-def _after_restore(word: str, state: str) -> str:
+def _after_restore(word: str, guest: Guest) -> str:
     """Return what is next once somebody has begun to restore the memory, and the guest does not run."""
-    if state == "stopped":
+    if guest.state == "stopped":
         return BOOT
     if word == RUNNING:
         return DONE  # somebody has made it stand still since
-    return RESUME if state == "paused" else WAIT
+    return RESUME if guest.state == "paused" and not guest.is_saving else WAIT

@@ -259,7 +259,9 @@ class MovedMemory:
         if reason:
             self._boot(vm, journal, reason)
             return
-        self._open_for_restore(vm, journal)
+        if journal.word != OPENING or read_only(self._copies, vm):
+            self._open_for_restore(vm, journal)
+            return  # look again: somebody may have started it meanwhile, or written to its disks
         begun = journal._replace(boot=self._hypervisor.boot_id())
         self._write(vm, rules.advance(begun, rules.RESTORING))  # a run that is killed after this costs the memory
         progress.current().now(vm.label, "", "its memory is restored")
