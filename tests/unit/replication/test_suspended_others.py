@@ -16,9 +16,6 @@ import pytest
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.modules.vm_info import info
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.replication import records
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.move_calls import (
-    PATIENT_SECONDS,
-)
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import saved_memory
 
@@ -52,7 +49,8 @@ TIDY = "Tidy up where the VM was"
 
 def _before(monkeypatch: Any, names: tuple[str, ...], act: Callable[[], Any]) -> None:
     """Something happens right before the first of these calls."""
-    real, done = Controller._does, []
+    done: list[bool] = []
+    real = Controller._does
 
     def does(self: Controller, call: Any, check: bool) -> Any:
         if call.name in names and not done:
@@ -616,11 +614,11 @@ def test_who_stands_still_waits_longer_for_the_lock_of_a_host(make, monkeypatch)
 
     monkeypatch.setattr(Controller, "_does", does)
     move.moves()
-    assert waits[STARTS] == PATIENT_SECONDS
+    assert waits[STARTS] == saved_memory.PATIENT_SECONDS
     swap(move.world)
     _killed_with(move, "home", "saved")
     move.stays()
-    assert waits[STAYS] == PATIENT_SECONDS
+    assert waits[STAYS] == saved_memory.PATIENT_SECONDS
 
 
 def test_a_disk_that_is_not_written_out(make):  # noqa: F811

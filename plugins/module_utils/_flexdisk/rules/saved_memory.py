@@ -35,6 +35,8 @@ WORDS = (SAVING, SAVED, OPENING, RESTORING, RESTORED, RUNNING, LOST)
 """In their order: a journal never goes back, except from OPENING if the disks could not be opened."""
 UNREADABLE = "unreadable"
 """There is no journal, or nobody can read it. A guest that runs or stands still has all that it needs in itself."""
+PATIENT_SECONDS = 3600
+"""How long a call waits for the lock of a host for a guest that stands still: others may save or restore theirs."""
 _BEGUN = (RESTORING, RESTORED, RUNNING, LOST)
 _FOLDER = "/var/lib/flexdisk/memory"
 _OFF = ("atime", "setuid", "devices", "exec", "sharenfs", "sharesmb")  # the pool may be shared with others

@@ -10,7 +10,6 @@ import typing as t
 from dataclasses import dataclass, field, replace
 
 from ...fleet.replication import last, trust
-from ...fleet.replication.move_calls import PATIENT_SECONDS
 from ...fleet.replication.record import Record, read_record, record_as_result
 from ...fleet.replication.transfers import HOST_KEY, VmTransfer, read_transfers
 from ...model.desired import Policy
@@ -20,7 +19,7 @@ from ...rules import incoming
 from ...rules.identity import is_pool, is_uuid
 from ...rules.moves import GivenUp, Sighting, read_sightings
 from ...rules.replicas import is_host
-from ...rules.saved_memory import read_traveller
+from ...rules.saved_memory import PATIENT_SECONDS, read_traveller
 from ..host import lock, progress
 from ..host.journal import host_name
 from ..replication.replica_send import Sender

@@ -9,6 +9,7 @@ import typing as t
 from dataclasses import dataclass, field, replace
 
 from ...rules.moves import LEAVING, MOVED, RESTORED
+from ...rules.saved_memory import PATIENT_SECONDS
 from . import outlook
 from .calls import Answer, Call, Flow, Message, Part, Run, Stopped
 from .sync_arguments import Sync
@@ -18,8 +19,6 @@ _Dict = t.Dict[str, t.Any]
 _SEEN = ("vm", "move", "pool", "asks", "record", "memory", "digest", "refusals", "lost")
 _ENDED = ("memory", "memory_lost")
 SUSPENDED = "suspended"
-PATIENT_SECONDS = 3600
-"""How long a call waits for the lock of a host for a guest that stands still: others may save or restore theirs."""
 
 
 @dataclass(frozen=True)
