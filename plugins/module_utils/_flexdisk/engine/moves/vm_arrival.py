@@ -192,8 +192,9 @@ class MoveTarget:
 
     def _closed_places(self, record: Record, host: Host, pool: str) -> t.Iterator[Problem]:
         """Yield why the disks could not be written to here."""
-        root = vm_dataset(pool, record.uuid)
-        for text in why_closed(self._copies, [root if root in host.datasets else pool]):
+        root = host.datasets.get(vm_dataset(pool, record.uuid))
+        above = root.name if root is not None and root.kind == "filesystem" else pool
+        for text in why_closed(self._copies, [above]):
             text = f"its disks could not be written to on {self._host_label}: {text}"
             yield Problem("InUse", text, record.label)
 
