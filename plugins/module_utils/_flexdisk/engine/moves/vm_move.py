@@ -171,13 +171,12 @@ def _memory_end(source: MoveSource, target: MoveTarget, lost: str) -> t.Dict[str
 def _check_others(source: MoveSource, target: MoveTarget, arguments: MoveArguments) -> None:
     """Raise FlexdiskError if other hosts say that they have the VM, or may have it."""
     params, step, uuid = arguments.params, arguments.params["step"], arguments.params["vm"]
-    seen, unasked = arguments.seen, params["unasked"]
     if step == "go":
-        source.check_can_leave(uuid, params["peer_name"], seen, unasked)
+        source.check_can_leave(uuid, params["peer_name"], arguments.seen, params["unasked"])
     if step == "arrive" and params["peers"] is not None:
-        target.check_can_arrive(uuid, params["name"] or host_name(), seen, unasked)
+        target.check_can_arrive(uuid, params["name"] or host_name(), arguments.seen, params["unasked"])
     if step == "stay" and params["peers"] is not None:
-        source.check_can_stay(uuid, seen, unasked)
+        source.check_can_stay(uuid, arguments.seen, params["unasked"])
 
 
 def _change(source: MoveSource, target: MoveTarget, call: Call, log: _Log, arguments: MoveArguments) -> bool:
