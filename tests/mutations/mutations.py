@@ -1256,7 +1256,7 @@ MUTATIONS = (
     Mutation(
         "libvirt: a saved domain that may run elsewhere is started by hand",
         "rules/usage.py",
-        "if running and vm.config.failover and not vm.at_home:",
+        "if vm.config.failover and not vm.at_home:",
         "if False:",
         DOMAINS,
     ),
