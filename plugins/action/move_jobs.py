@@ -21,6 +21,7 @@ ARGUMENTS: _Dict = {
     "request": {"type": "str"},
     "downtime": {"type": "raw"},
     "outlook": {"type": "dict"},
+    "memory_lost": {"type": "str", "default": ""},
     "failed": {"type": "dict"},
 }
 
@@ -58,7 +59,7 @@ class ActionModule(ControllerAction):
         if given["failed"] is not None:
             return carried.failed(given["failed"])
         move, check = variables["_flexdisk_job"]["move"], bool(self._task.check_mode)
-        return carried.done(move, check, given["downtime"], given["outlook"])
+        return carried.done(move, check, given["downtime"], given["outlook"], given["memory_lost"])
 
 
 def _involve(given: _Dict, variables: _Dict) -> _Dict:

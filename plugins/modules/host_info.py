@@ -222,6 +222,13 @@ host:
           description: When it was written down, by the clock of this host.
           type: str
           returned: always
+        memory_saved:
+          description:
+            - Whether the memory of its guest is saved here, which moves with it. Until it is restored, the disks may be
+              read-only.
+          type: bool
+          returned: always
+          version_added: 0.3.0
         asks:
           description: The hosts that must say that they have not taken the VM over before its move goes on.
           type: list
@@ -239,6 +246,7 @@ host:
           since: "2026-11-26T03:04:05Z"
           asks: []
           failover: false
+          memory_saved: false
 """
 
 import typing as t

@@ -41,6 +41,11 @@ options:
     description:
       - The seconds for which the VM was down.
     type: raw
+  memory_lost:
+    description:
+      - Why a guest that was to go on with its memory has booted.
+    type: str
+    default: ""
   outlook:
     description:
       - What check mode tells of the move.

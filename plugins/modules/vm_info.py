@@ -568,6 +568,13 @@ moves:
       description: When it was written down, by the clock of this host.
       type: str
       returned: always
+    memory_saved:
+      description:
+        - Whether the memory of its guest is saved here, which moves with it. Until it is restored, the disks may be
+          read-only.
+      type: bool
+      returned: always
+      version_added: 0.3.0
 leases:
   description:
     - Leases of groups, as M(flexdisk.hypervisor.group_lease) takes them. One that a killed run has left is here, too,

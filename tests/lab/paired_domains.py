@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A domain with three disks that both machines of the lab can have: two volumes and a file."""
+"""A domain with three disks that both machines of the lab can have: two volumes, and a file or a third one."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ from pair import Both
 NAME = "db01"
 
 
-def paired_domains(lab: Lab, peer: Lab) -> Iterator[Both]:
-    """Both machines, with a domain with three named disks and data on the first. The second disk is preserved, and the
-    third is a file.
+def paired_domains(lab: Lab, peer: Lab, third: str = "file") -> Iterator[Both]:
+    """Both machines, with a domain with three named disks and data on the first. The second disk is preserved.
+
+    third: the type of the third one.
     """
     here = Guest(lab, NAME)
     clear(lab, peer)
@@ -35,7 +36,7 @@ def paired_domains(lab: Lab, peer: Lab) -> Iterator[Both]:
     here.virsh("autostart")
     entries: list[dict[str, Any]] = [{"name": "root", "pci_slot": "1:0:0"}, {"name": "data", "pci_slot": "2:0:0"}]
     entries[1]["preserve"] = True
-    entries.append({"name": "logs", "type": "file", "size": 32})
+    entries.append({"name": "logs", "type": third, "size": 32})
     converge(lab, {"flexible_disk_size": "1GiB", "disks": entries})
     for disk in disks(lab).values():
         fill(lab, disk["path"], 0, 32)

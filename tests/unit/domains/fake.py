@@ -21,7 +21,7 @@ from .memory import Disks, Image, differs, why_not_saved
 
 CHANGES = (
     "define", "attach", "detach", "block_resize", "shutdown", "create", "destroy", "set_autostart", "undefine",
-    "save_memory", "restore_memory", "resume",
+    "pause", "save_memory", "restore_memory", "resume",
 )  # fmt: skip
 _IMAGES = itertools.count(1)
 
@@ -62,6 +62,7 @@ class FakeDomains:
         self.pools: dict[str, str] = {}
         self.backed_up: dict[str, list[str]] = {}  # targets by uuid
         self.memory, self.own, self.cpus = 65536, 4096, 16
+        self.qemu = 7002022
         self.kept: list[str] = []
         self.known_secrets: list[str] | None = []
         self.starts = 0
@@ -77,7 +78,8 @@ class FakeDomains:
         self.goes_on: list[int] = []  # the numbers of those whose guests went on
         self.cannot_save = self.cannot_restore = ""
         self._loaded: dict[str, Image] = {}
-        self._saving: dict[str, tuple[str, int]] = {}  # file, and how often somebody still sees it unfinished
+        # File, how often somebody still sees it unfinished, and what the guest did before.
+        self._saving: dict[str, tuple[str, int, str]] = {}
 
     # -- what tests do
 
@@ -96,6 +98,7 @@ class FakeDomains:
 
     def boot(self, uuid: str) -> None:
         """As its operator starts it."""
+        self._check_writable(self.configs[uuid])
         self.lives[uuid] = copy.deepcopy(self.configs[uuid])
         self.starts += 1
         self.lives[uuid].set("id", str(self.starts))
@@ -104,6 +107,12 @@ class FakeDomains:
         self.guest_sizes.update({(uuid, p): self._volsize(p) or 0 for p in self.paths(uuid, True)})
         self.states.pop(uuid, None)
         self._ended(uuid)
+
+    def _check_writable(self, root: ET.Element) -> None:
+        """QEMU opens disks for writing. An empty drive has nothing to open."""
+        for disk in root.findall("devices/disk[source]"):
+            if self._disks and self._disks.is_read_only(source(disk)):
+                raise failed(f"Could not open '{source(disk)}': Read-only file system")
 
     def halt(self, uuid: str) -> None:
         del self.lives[uuid]
@@ -120,8 +129,7 @@ class FakeDomains:
     def restart_daemon(self) -> None:
         """It does not know any more how domains have ended. A save that was under way has failed."""
         for uuid in list(self._saving):
-            del self._saving[uuid]
-            self.states.pop(uuid, None)
+            self._save_failed(uuid, self._saving.pop(uuid)[2])
         self.ended_saved.clear()
 
     def write(self, uuid: str) -> None:
@@ -352,8 +360,8 @@ class FakeDomains:
         reason = why_not_saved(self.lives[uuid], uuid in self.backed_up)
         if reason:
             raise failed(f"Requested operation is not valid: {reason}")
+        self._saving[uuid] = (path, 1, self.states.get(uuid, ""))
         self.states[uuid] = "paused"
-        self._saving[uuid] = (path, 1)
         after()  # in the middle of it, the guest stands still
         after = self._called("save_memory", uuid, path)
         reason = self._finish_save(uuid)
@@ -363,26 +371,48 @@ class FakeDomains:
 
     def _save_goes_on(self, uuid: str) -> None:
         """Whoever was killed in the middle of a save: the next one sees the guest stand still once, then it is done."""
-        path, often = self._saving.get(uuid, ("", 0))
+        path, often, before = self._saving.get(uuid, ("", 0, ""))
         if often > 0:
-            self._saving[uuid] = (path, often - 1)
+            self._saving[uuid] = (path, often - 1, before)
         elif path:
             self._finish_save(uuid)
 
     def _finish_save(self, uuid: str) -> str:
         """Return why it has failed. Then the guest goes on."""
-        path = self._saving.pop(uuid)[0]
+        path, _often, before = self._saving.pop(uuid)
         live, disks = self.lives[uuid], self._disks
         assert disks is not None
         contents = {target(d): disks.content(source(d)) for d in live.findall("devices/disk")}
         image = Image(next(_IMAGES), ET.tostring(live, encoding="unicode"), self.records.get(uuid), contents)
         reason = self.cannot_save or disks.save(path, image, int(live.findtext("memory", "0")))
         if reason:
-            del self.states[uuid]
+            self._save_failed(uuid, before)
             return reason
         self.halt(uuid)
         self.ended_saved.add(uuid)
         return ""
+
+    def _save_failed(self, uuid: str, before: str) -> None:
+        """The guest does what it did before."""
+        del self.states[uuid]
+        if before:
+            self.states[uuid] = before
+
+    def pause(self, uuid: str) -> None:
+        after = self._called("pause", uuid)
+        if self.status(uuid).state != "running":
+            raise failed("Requested operation is not valid: domain is not running")
+        self.states[uuid] = "paused"
+        after()
+
+    def is_saving(self, uuid: str) -> bool:
+        return uuid in self._saving
+
+    def running_xml(self, uuid: str) -> str:
+        return self.xml(uuid, True)
+
+    def qemu_version(self) -> int:
+        return self.qemu
 
     def ended_with_save(self, uuid: str) -> bool:
         return self.status(uuid).state == "stopped" and uuid in self.ended_saved
@@ -410,6 +440,7 @@ class FakeDomains:
         lacking = [source(d) for d in root.findall("devices/disk") if not self.device(source(d))]
         if lacking:
             raise failed(f"Could not open {lacking}")
+        self._check_writable(root)
         if self.cannot_restore:
             raise failed(f"internal error: process exited while connecting to monitor: {self.cannot_restore}")
         self.starts += 1

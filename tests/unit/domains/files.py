@@ -30,8 +30,11 @@ class FakeFiles(Files):
         self.calls: list[tuple[str, tuple[Any, ...]]] = []
         self.hook: Callable[[str, tuple[Any, ...], str], None] | None = None
         self.folders: set[str] = set()
+        self.unmounted: set[int] = set()  # guids of file systems
         self.broken = ""
         self.over: dict[str, str] = {}
+        self.programs_of: dict[str, list[str]] = {}
+        self.open_since: dict[str, bool] = {}  # volumes that a program has open, and whether they were read-only then
 
     @contextlib.contextmanager
     def _called(self, name: str, *arguments: Any) -> Iterator[None]:
@@ -46,7 +49,8 @@ class FakeFiles(Files):
         if folder in self.over:
             return self.storage.dataset(self.over[folder])
         pools = self.storage.pools.values()
-        every = [d for pool in pools for d in pool.datasets.values() if d.props.get("mountpoint") == folder]
+        known = [d for pool in pools for d in pool.datasets.values() if d.guid not in self.unmounted]
+        every = [d for d in known if d.props.get("mountpoint") == folder]
         assert len(every) < 2, "two file systems with one mountpoint"
         return every[0] if every else None
 
@@ -77,6 +81,25 @@ class FakeFiles(Files):
         matches = self._on(path.rpartition("/")[0])
         lengths = [e[2] for e in matches.extents if e[0] >= _FAR] if matches is not None else []
         return int(lengths[0]) if lengths else -1
+
+    def unmount(self) -> None:
+        """The host has booted: ZFS mounts nothing that has canmount=noauto."""
+        pools = self.storage.pools.values()
+        every = [d for pool in pools for d in pool.datasets.values()]
+        self.unmounted |= {d.guid for d in every if d.props.get("canmount") == "noauto"}
+
+    def mount(self, name: str) -> None:
+        """A program mounts a file system."""
+        with self._called("mount", name):
+            self.unmounted.discard(self.storage.dataset(name).guid)
+
+    def exists(self, path: str) -> bool:
+        return path in self.folders or self.size(path) >= 0
+
+    def remove(self, path: str) -> None:
+        with self._called("remove", path):
+            if self.size(path) >= 0:
+                kernel.trim(self.storage, self._of(path), 0, 2 * _FAR)
 
     def make(self, path: str, size: int) -> None:
         with self._called("make", path, size):
@@ -124,6 +147,14 @@ class FakeFiles(Files):
         found = self._on(path.rpartition("/")[0])
         contents = [e[2] for e in found.extents if e[0] == 0] if found is not None else []
         return contents[0] if contents else ""
+
+    def is_read_only(self, device: str) -> bool:
+        dataset = self.storage.dataset(device[len(_DEVICE) :])
+        values = [one.props["readonly"] for one in dataset.ancestors() if one.props.get("readonly") is not None]
+        return self.open_since.get(dataset.name, values[:1] == ["on"])
+
+    def programs(self, folder: str) -> list[str]:
+        return self.programs_of.get(folder, [])
 
     def remove_folder(self, folder: str) -> None:
         assert self._on(folder) is None

@@ -91,6 +91,10 @@ class Disks:
         """What is on a disk."""
         return self._ok("guest", "hash", self._dataset(path))
 
+    def is_read_only(self, path: str) -> bool:
+        """Whether nobody can open a volume for writing."""
+        return path.startswith(_DEVICE) and self._files.is_read_only(path)
+
     def write(self, path: str, record: int) -> None:
         """The guest writes its next record behind the others: 4 KiB each."""
         self._ok("guest", "write", self._dataset(path), f"{4 * record}K", "4K", f"record {record}")

@@ -11,7 +11,7 @@ import xml.etree.ElementTree as ET
 import pytest
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.libvirt_memory import (
-    GuestMemory,
+    LibvirtMemory,
     not_saved,
     with_paths_of,
 )
@@ -225,10 +225,14 @@ def test_what_keeps_a_guest_from_being_saved(old, new, reasons):
 
 
 def test_a_backup_keeps_a_guest_from_being_saved(web):
-    driver = GuestMemory(web)
-    assert driver.refuses(VM) == []
+    driver = LibvirtMemory(web)
+    before = driver.refuses(VM)
     web.backed_up[VM] = ["vda"]
-    assert driver.refuses(VM) == ["a block job (backup)"]
+    assert driver.refuses(VM) == ["a block job (backup)", *before]
+
+
+def test_disks_without_a_serial_cannot_be_told_apart(web):
+    assert LibvirtMemory(web).refuses(VM) == ["the disks of the saved domain are not those of its configuration"]
 
 
 SERIALS = ("a" * 20, "b" * 20)
@@ -270,7 +274,7 @@ def test_other_disks_are_refused(saved, stored):
 @pytest.mark.parametrize("what", ["save", "restore", "resume"])
 def test_what_libvirt_says_is_looked_at(web, what):
     """An answer without an error does not suffice."""
-    driver = GuestMemory(web)
+    driver = LibvirtMemory(web)
     for root in (web.configs[VM], web.lives[VM]):
         for disk, serial in zip(root.findall("devices/disk"), SERIALS, strict=True):
             ET.SubElement(disk, "serial").text = serial

@@ -34,6 +34,7 @@ THROUGH_THE_DOOR = {
     "engine/replication/replica_send.py Sender._make_room: exact.destroy_own": 1,
     "engine/replication/replica_send.py Sender._bookmark_base: exact.destroy_own": 1,
     "engine/replication/replica_send.py Sender._destroy_unless_cloned: exact.destroy_own": 1,
+    "engine/replication/replica_send.py Sender._drop_seals: exact.destroy_own": 1,
     "engine/replication/replica_send.py Sender.remove: exact.destroy_own": 1,
     "engine/replication/way_back.py roll_back_replica: exact.destroy_own": 1,
     "engine/steps/apply_figures.py retire_syncs: exact.destroy_snapshots": 1,
@@ -44,6 +45,7 @@ THROUGH_THE_DOOR = {
     "engine/steps/storage.py ByZfs.delete_snapshot: exact.destroy_snapshots": 1,
     "engine/steps/storage.py ByZfs.roll_back: exact.roll_back": 1,
     "engine/steps/volumes.py destroy_volume: exact.destroy": 1,
+    "engine/moves/replica_last.py LastTransfer._drop_old_snapshots: exact.destroy_own": 1,
     "zfs/guard.py lift: exact.destroy_own": 1,
 }
 OF_COPIES = {  # copies on this host of disks that are elsewhere, and disks of a VM that has another home now
@@ -57,7 +59,9 @@ OF_COPIES = {  # copies on this host of disks that are elsewhere, and disks of a
     "engine/replication/restore_target.py RestoreTarget._give_up: drop_own_copy": 1,
     "engine/replication/way_back.py roll_back_replica: destroy_with_holds": 1,
     "engine/replication/way_back.py roll_back_replica: copies.roll_back": 1,  # to the newest: ZFS refuses any other
-    "engine/moves/guest_memory.py MovedMemory.drop: drop_own_copy": 1,  # a guest that goes on does not need it
+    # The memory of a guest that goes on, that another host has, or that somebody has given up.
+    "engine/replication/own_copies.py clear_memory: drop_own_copy": 1,
+    "engine/moves/guest_memory.py drop_seals: exact.destroy_own": 1,
     "engine/moves/vm_arrival.py MoveTarget._remove_leftovers: drop_own_copy": 1,
     "engine/failover/vm_takeover.py TakeOver._go_back: roll_back_replica": 1,
     "engine/failover/failover_return.py FailoverReturn._become_replica: destroy_with_holds": 1,

@@ -110,8 +110,8 @@ def test_one_function_restores_guests():
     (run,) = [node for node in made.body if isinstance(node, ast.FunctionDef) and node.name == "run"]
     text = ast.unparse(run)
     asks, begins = text.index("check_start(vm, self._requester)"), text.index("self._restore(")
-    assert "if action in (rules.RESTORE, rules.RESUME):\n            check_start" in text
-    assert asks < begins < text.index("self._resume(")
+    assert "if action in (rules.RESTORE, rules.RESUME, rules.GO_ON):\n            check_start" in text
+    assert asks < begins < min(text.index("self._resume("), text.index("self._go_on("))
 
 
 def test_a_new_vm_does_not_boot_by_itself():

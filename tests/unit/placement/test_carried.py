@@ -114,6 +114,12 @@ def test_what_became_of_a_job(do, check, downtime, outlook, words):
     assert done({**MOVE, "do": do, "why": "why"}, check, downtime, outlook) == {"fine": True, "words": words}
 
 
+def test_a_lost_memory_stands_in_the_table():
+    """Who moves many VMs sees which have booted."""
+    words = done(MOVE, False, 12.3, None, "it lacks it")["words"]
+    assert words == "moved, down for 12.3 s; memory lost, so it has booted: it lacks it"
+
+
 @pytest.mark.parametrize(
     ("result", "words"),
     [

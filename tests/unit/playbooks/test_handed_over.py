@@ -46,8 +46,8 @@ GIVEN = {
     ),
     "role virtual_machine": "only vms",
     "role vm_move": (
-        "allow_force_stop bandwidth_limit hosts hypervisor libvirt_uri lock_timeout state stop_timeout target "
-        "target_pool vm"
+        "allow_force_stop allow_memory_loss bandwidth_limit hosts how hypervisor libvirt_uri lock_timeout state "
+        "stop_timeout target target_pool vm"
     ),
     "next_call": "arguments task",
     "next_turn": "do",
@@ -125,6 +125,7 @@ DEFAULTS = {  # of variables that no role has: what docs/variables.md tells, or 
     "flexdisk_list_header": "true",
     "flexdisk_metrics_path": "/var/lib/prometheus/node-exporter/flexdisk.prom",
     "flexdisk_move_format": "table",
+    "flexdisk_move_how": "stopped",
     "flexdisk_move_state": "moved",
     "flexdisk_moves_per_host": "2",
     "flexdisk_replica_state": "present",

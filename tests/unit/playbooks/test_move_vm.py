@@ -250,6 +250,15 @@ def test_refusals(nodes):
     assert "db01 is on hv01" in moves(nodes, *TO[:2], "-e", "flexdisk_target=hv01")
     printed = moves(nodes, *TO, "-e", "flexdisk_target_pool=tank", status=2)
     assert "hv02 has no pool tank, but zones [ResourceNotFound]" in printed
+    for check in ([], ["--check"]):
+        printed = moves(nodes, *TO, "-e", "flexdisk_move_how=suspended", *check, status=2)
+        assert (
+            "vmadm cannot save the memory of a guest, so it moves only stopped (flexdisk_move_how=stopped)" in printed
+        )
+        assert not changed(printed)
+    printed = moves(nodes, *TO, "-e", "flexdisk_move_how=live", status=2)
+    assert "flexdisk_move_how" in printed
+    assert vm(nodes, "hv01")["state"] == "running"
     nodes.run("hv01", "zfs", "snapshot", f"{vm(nodes, 'hv01')['zfs_filesystem']}@mine")
     nodes.run("hv01", "zfs", "hold", "mine", f"{vm(nodes, 'hv01')['zfs_filesystem']}@mine")
     printed = moves(nodes, *TO, status=2)

@@ -69,6 +69,7 @@ class Controller:
         self.answers: dict[str, calls.Answer] = {}
         """The last answer to each call, by the name of the call."""
         self.messages: list[str] = []
+        self.warnings: list[str] = []
 
     def sync(self, home: str, peer: str, vms: list[str], **more: Any) -> Params:
         """The arguments of a sync."""
@@ -116,6 +117,7 @@ class Controller:
             return {"failed": True, **error(exc)}
         if isinstance(ended, dict):
             return {"failed": True, **ended}
+        self.warnings += ended.warnings
         result = {"failed": True, **ended.failure} if ended.failure else ended.result
         reported: Params = json.loads(json.dumps(result))
         return {**reported, "changed": bool(reported.get("changed")) and not call.check}

@@ -58,6 +58,7 @@ class Journey:
         self.counts: Counter[str] = Counter()
         monkeypatch.setattr(records, "_FOLDER", str(folder))
         self.world = PAIR[backend](folder, monkeypatch)
+        self.ways = ["stopped", "suspended"] if backend == "libvirt" else ["stopped"]
         self.monkeypatch, self.folder = monkeypatch, folder
         self.first = self.world.home
         self.world.acting = self.use
@@ -181,7 +182,9 @@ class Journey:
             raise Refused(str(seen["refusals"]))
         self.synced.append(self.contents)
         try:
-            move(self.world)
+            how = self.random.choice(self.ways)
+            self.counts[how] += 1
+            move(self.world, how)
         except Stopped as exc:
             raise Refused(str(exc)) from exc
         if not self.world.home.power(VM):

@@ -17,6 +17,10 @@ from simnode import Node, PoolSpec
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.failover import guests_service
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.host.observe import observe
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.libvirt_driver import Libvirt
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.libvirt_memory import (
+    LibvirtMemory,
+)
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.command import Answer
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
 from tests.unit.domains.conftest import domain
 from tests.unit.domains.fake import FakeDomains, child
@@ -48,6 +52,12 @@ class LinuxHost(Host):
         self.domains.hook = self.files.hook = self._hooked
         self.boots_counted = 1
 
+    def __call__(self, argv: Any, stdin: str = "", timeout: float = 300) -> Any:
+        if list(argv[:2]) == ["zfs", "mount"]:  # the node has everything mounted always
+            self.files.mount(argv[2])
+            return Answer(0, "", "")
+        return super().__call__(argv, stdin, timeout)
+
     def _hooked(self, _name: str, _arguments: Any, when: str) -> None:
         self.world.acting(self)
         if when == "after":
@@ -71,7 +81,8 @@ class LinuxHost(Host):
         return Zfs(self, lambda _seconds: None, self._called, self.files)
 
     def driver(self) -> Any:
-        return Libvirt(self.domains, "qemu:///system", self, lambda _seconds: None)
+        memory = LibvirtMemory(self.domains)
+        return Libvirt(self.domains, "qemu:///system", self, lambda _seconds: None, memory)
 
     def state(self) -> Any:
         domains = {key: value for key, value in vars(self.domains).items() if key not in ("_volsize", "_disks", "hook")}
@@ -81,6 +92,7 @@ class LinuxHost(Host):
         self.node, domains = copy.deepcopy(state)
         vars(self.domains).update(domains)
         self.files.storage = self.node.pools
+        self.files.unmounted.clear()
 
     def quietly(self, ask: Any) -> Any:
         """What a test itself asks is none of the run's commands."""
@@ -129,6 +141,7 @@ class LinuxHost(Host):
 
     def reboot(self) -> None:
         self.boots_counted += 1
+        self.files.unmount()
         self.domains.restart_daemon()
         self.domains.booted = f"9d0e6f1c-0000-4000-8000-{self.boots_counted:012}"
 

@@ -304,3 +304,12 @@ def test_streams(here, there, token, stream):
         return
     result = next_stream(disk, replica, to)
     assert isinstance(result, stream) if isinstance(stream, type) else result == stream
+
+
+def test_a_replica_whose_only_snapshot_has_the_name_of_a_later_one():
+    """The VM has been elsewhere and back, and its sets are numbered from 1 again: the replica has to be made again."""
+    base, to = Point("flexdisk-sync-00000003-1", 1, 1, bookmark=True), Point(S1.name, 5, 2)
+    disk = Original("u", "zones/v/disk0", 1, (base, to))
+    replica = Replica("u", "zones/flexdisk/replica/u", 1, (S1,))
+    with pytest.raises(FlexdiskError, match="names later ones of the disk have, so the replica has to be made again"):
+        next_stream(disk, replica, to)

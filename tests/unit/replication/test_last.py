@@ -231,7 +231,7 @@ def arguments(world, announced, **other):
         "target_pool": None, "record": None, "variables": None, "transfer": transfer_as_result(announced),
         "address": "hv02", "port": 22, "host_keys": ["ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAA"], "bandwidth_limit": None,
         "authorized_keys": "", "stop_timeout": 9, "allow_force_stop": True, "lock_timeout": 0,
-        "incoming_allowed": [],
+        "incoming_allowed": [], "suspends": False, "allow_memory_loss": False, "memory": None,
     }  # fmt: skip
     return {**given, **other}
 

@@ -164,11 +164,12 @@ def guid(host):
     return int(host.ok("zfs", "get", "-Hp", "-o", "value", "guid", "zones"))
 
 
-def move(world):
+def move(world, how="stopped"):
     """The role vm_move. Whether the VM has come now."""
     controller = Controller(world, {**world.named, world.home_name: world.home, world.peer_name: world.peer})
     stop = {"stop_timeout": POLICY.stop_timeout, "allow_force_stop": POLICY.allow_force_stop}
-    controller.does("move", {"vm": VM, "sync": controller.sync(world.home_name, world.peer_name, []), **stop})
+    sync = controller.sync(world.home_name, world.peer_name, [])
+    controller.does("move", {"vm": VM, "sync": sync, "how": how, **stop})
     return controller.answers["Give the VM its disks, and start it"].changed
 
 

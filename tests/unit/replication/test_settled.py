@@ -23,7 +23,8 @@ from .world import VM
 LOOK: dict[str, Any] = {
     "step": "look", "vm": "db01", "name": "hv01", "peer_name": "hv02", "target_pool": None, "record": None,
     "transfer": None, "stop_timeout": 9, "allow_force_stop": False, "incoming_allowed": [], "bandwidth_limit": None,
-    "peers": None, "authorized_keys": "/nowhere", "lock_timeout": 0,
+    "peers": None, "authorized_keys": "/nowhere", "lock_timeout": 0, "suspends": False,
+    "allow_memory_loss": False,
 }  # fmt: skip
 
 

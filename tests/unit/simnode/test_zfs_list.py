@@ -125,6 +125,13 @@ def test_get_one_line_per_property(zfs):
     ]
 
 
+def test_what_was_written_since_a_bookmark(zfs):
+    """Only `zfs get` knows it, and only of bookmarks that there are."""
+    zfs.ok(f"snapshot {DISK}@mark")
+    zfs.ok(f"bookmark {DISK}@mark {DISK}#mark")
+    assert zfs.ok(f"get -Hp -o property,value written#mark,written#none {DISK}") == "written#mark\t0\nwritten#none\t-\n"
+
+
 def test_unset_numbers(zfs):
     assert zfs.ok("get -Hp -o value,source quota,reservation,refquota zones") == "0\tdefault\n" * 3
     assert zfs.ok("get -H -o value quota zones") == "none\n"

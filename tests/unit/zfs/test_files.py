@@ -84,6 +84,17 @@ def test_only_an_empty_folder_goes(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["full"]
 
 
+def test_a_file_goes_once(tmp_path):
+    (tmp_path / "file").touch()
+    assert Files().exists(str(tmp_path / "file"))
+    for _again in range(2):
+        Files().remove(str(tmp_path / "file"))
+    assert not Files().exists(str(tmp_path / "file"))
+    assert Files().exists(str(tmp_path))
+    with pytest.raises(ZfsError, match=str(tmp_path)):
+        Files().remove(str(tmp_path))
+
+
 MOUNTED = """rootfs / rootfs rw 0 0
 /dev/vda1 / ext4 rw 0 0
 tank/a /disks/a zfs rw,xattr 0 0
@@ -149,3 +160,22 @@ def test_a_copy_is_synced(disk, tmp_path, monkeypatch):
     monkeypatch.setattr(module.os, "fsync", lambda handle: synced.append(os.readlink(f"/proc/self/fd/{handle}")))
     Files().copy(str(tmp_path / "source"), disk, 1, lambda done: None)
     assert synced == [disk]
+
+
+def test_who_keeps_a_file_system_busy(tmp_path, monkeypatch):
+    """A place or an open file on its device does, also one that was deleted. What has ended meanwhile does not."""
+    for process, link, to in (
+        ("7", "cwd", "/proc"),
+        ("12", "fd/3", "/proc/version"),
+        ("13", "map_files/1-2", "/proc/version"),
+        ("14", "cwd", tmp_path),
+        ("15", "fd/3", tmp_path / "gone"),
+        ("self", "cwd", "/proc"),
+    ):
+        path = tmp_path / process / link
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.symlink_to(to)
+        (tmp_path / process / "comm").write_text(f"of{process}\n")
+    (tmp_path / "12" / "comm").unlink()
+    monkeypatch.setattr(module, "PROCESSES", str(tmp_path))
+    assert Files().programs("/proc") == ["of7 (7)", "? (12)", "of13 (13)"]

@@ -25,7 +25,8 @@ _ALIASES = {"alloc": "allocated", "cap": "capacity", "frag": "fragmentation", "d
             "listsnaps": "listsnapshots", "ckpoint": "checkpoint", "expandsz": "expandsize"}  # fmt: skip
 _DEFAULT = "name,size,allocated,free,checkpoint,expandsize,fragmentation,capacity,dedupratio,health,altroot"
 _SIZES = ("size", "allocated", "free")
-_ENCRYPTION = "feature@encryption"  # zpool get knows it, and zpool list does not
+# zpool get knows them, and zpool list does not
+_ENCRYPTION, _BOOKMARK_WRITTEN = "feature@encryption", "feature@bookmark_written"
 
 
 def raw_size(pool: Pool) -> Tuple[int, int]:
@@ -61,6 +62,7 @@ def _values(session: Session, pool: Pool, literal: bool) -> Dict[str, str]:
         "listsnapshots": "off",
         "version": "-",
         _ENCRYPTION: _encryption(pool),
+        _BOOKMARK_WRITTEN: "disabled" if faults.get("old_pool") else "enabled",
     }
 
 
@@ -113,7 +115,8 @@ def _get(session: Session, argv: List[str]) -> int:
     given, rest = options(argv, "Hpo:")
     if not rest:
         raise UsageError("missing property argument")
-    fields = [name for name in _HEADERS if name != "name"] if rest[0] == "all" else _names(rest[0], _ENCRYPTION)
+    every = [name for name in _HEADERS if name != "name"]
+    fields = every if rest[0] == "all" else _names(rest[0], _ENCRYPTION, _BOOKMARK_WRITTEN)
     flags = {flag for flag, _value in given}
     columns = dict(given).get("-o", "name,property,value,source").split(",")
     pools, status = _pools(session, rest[1:])
@@ -122,7 +125,7 @@ def _get(session: Session, argv: List[str]) -> int:
         values = _values(session, pool, "-p" in flags)
         for field in fields:
             default = field in ("readonly", "listsnapshots", "altroot", "version")
-            source = "local" if field == _ENCRYPTION else "default" if default else "-"
+            source = "local" if field.startswith("feature@") else "default" if default else "-"
             document = {"name": pool.name, "property": field, "value": values[field], "source": source}
             rows.append([document[column] for column in columns])
     if "-H" in flags:

@@ -77,6 +77,7 @@ _TABLE = [
     Prop("xattr", "XATTR", INDEX, INHERIT, "fs", "on", ("on", "off", "dir", "sa")),
     Prop("copies", "COPIES", INDEX, INHERIT, "fv", "1", ("1", "2", "3")),
     Prop("version", "VERSION", INDEX, DEFAULT, "f", "5", ("1", "2", "3", "4", "5", "current")),
+    Prop("sharesmb", "SHARESMB", STRING, INHERIT, "f", "off"),
     Prop("refquota", "REFQUOTA", SIZE, DEFAULT, "f", 0),
     Prop("refreservation", "REFRESERV", SIZE, DEFAULT, "fv", 0),
     Prop("guid", "GUID", NUMBER, READONLY, "fvsb", None),
@@ -120,6 +121,8 @@ _ALIASES = {
     "fslimit": "filesystem_limit", "sslimit": "snapshot_limit", "refratio": "refcompressratio", "encroot":
     "encryptionroot",
 }  # fmt: skip
+SINCE_BOOKMARK = "written#"
+"""Followed by the short name of a bookmark, a property that only `zfs get` of OpenZFS prints."""
 SPACE_COLUMNS = "name,available,used,usedbysnapshots,usedbydataset,usedbyrefreservation,usedbychildren"
 
 
@@ -135,7 +138,7 @@ def native(name: str) -> Prop:
 
 def known(name: str) -> str:
     """Return the full name of a property. Raises KeyError if there is no such property."""
-    return name if is_user(name) else native(name).name
+    return name if is_user(name) or name.startswith(SINCE_BOOKMARK) else native(name).name
 
 
 def check(name: str, value: str, kind: str, creating: bool) -> Tuple[str, Any]:

@@ -13,7 +13,7 @@ from typing import Any, Callable, Dict, List, Optional, Tuple, Union
 from simnode.zfs import crypt, numbers, stream
 from simnode.zfs import extents as ext
 from simnode.zfs.model import VOLUME, Bookmark, Dataset, Pool, Snapshot
-from simnode.zfs.properties import AUTO, INHERIT, NUMBER, SIZE, TABLE, Prop
+from simnode.zfs.properties import AUTO, INHERIT, NUMBER, SINCE_BOOKMARK, SIZE, TABLE, Prop
 
 Item = Union[Dataset, Snapshot]
 Listed = Union[Item, Bookmark]
@@ -46,7 +46,16 @@ class Reader:
         """(value, source); ("-", "-") when it does not apply or is not set."""
         if ":" in name:
             return _NOTHING if isinstance(item, Bookmark) else self._user(item).get(name, _NOTHING)
+        if name.startswith(SINCE_BOOKMARK):
+            return self._written_since(item, name[len(SINCE_BOOKMARK) :])
         return self.native(item, TABLE[name]) or _NOTHING
+
+    def _written_since(self, item: Listed, bookmark: str) -> Value:
+        """("-", "-") without such a bookmark."""
+        mark = item.bookmark(bookmark) if isinstance(item, Dataset) else None
+        if mark is None or not isinstance(item, Dataset):
+            return _NOTHING
+        return str(self.pool.weigh(item, [e for e in item.extents if e[3] > mark.createtxg])), "local"
 
     def _user(self, item: Item) -> Dict[str, Value]:
         """The user properties that a dataset or snapshot has, and inherits."""

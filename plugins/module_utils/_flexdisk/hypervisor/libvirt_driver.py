@@ -20,6 +20,7 @@ from ..rules.layout import vm_dataset
 from . import domain, domain_edit, domain_incoming, domain_new, domain_travel, domain_variables, images
 from .libvirt_disks import LibvirtDisks
 from .libvirt_host import HostDomains
+from .protocol import GuestMemory
 from .xml_text import Element, Text
 
 
@@ -27,9 +28,15 @@ class Libvirt(LibvirtDisks):
     """The whole driver for libvirt."""
 
     def __init__(
-        self, domains: HostDomains, uri: str, runner: Runner, pause: t.Callable[[float], None] = time.sleep
+        self,
+        domains: HostDomains,
+        uri: str,
+        runner: Runner,
+        pause: t.Callable[[float], None] = time.sleep,
+        guest_memory: t.Optional[GuestMemory] = None,
     ) -> None:
         super().__init__(domains, uri, pause)
+        self.guest_memory = guest_memory
         self._host = domains
         self._runner = runner
         self.vms_as_a_whole = self

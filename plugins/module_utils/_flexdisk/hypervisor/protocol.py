@@ -89,8 +89,62 @@ class Guests(t.Protocol):
         """
 
 
+class GuestMemory(t.Protocol):
+    """The memory of guests that move. A file is restored as often as this is asked for: rules/saved_memory.py decides.
+
+    Each method raises FlexdiskError.
+    """
+
+    def refuses(self, vm: str) -> t.List[str]:
+        """Return what keeps the memory of a guest from being saved here and restored elsewhere. Read only."""
+
+    def traveller(self, vm: str, path: str = "") -> t.Dict[str, t.Any]:
+        """Return what another host must know to say whether it can restore a guest: memory (MiB), and more. Read only.
+
+        path: the file, if it was saved.
+        """
+
+    def demands(self, vm: str) -> str:
+        """Return a digest of what lacks() asks for a guest that runs, and of what refuses() says. Read only."""
+
+    def lacks(self, vm: str, traveller: t.Mapping[str, t.Any], allowed: t.Collection[str]) -> t.List[str]:
+        """Return what keeps this host from restoring a guest of another host, as text. Read only.
+
+        traveller: what traveller() has returned on the other host, after saved_memory.read_traveller(). allowed: as for
+        saved_domain().
+        """
+
+    def pause(self, vm: str) -> None:
+        """Let a running guest stand still. All that it has written is on its disks then."""
+
+    def is_saving(self, vm: str) -> bool:
+        """Whether the hypervisor is at work on a save, or something else that takes its time."""
+
+    def save(self, vm: str, path: str) -> None:
+        """Save the memory of a guest that stands still in a file, and end its run. If that fails, it still does."""
+
+    def ended_with_save(self, vm: str) -> bool:
+        """Whether the hypervisor knows that the last run of a stopped VM has ended with a save of its memory."""
+
+    def saved_domain(self, vm: str, path: str, allowed: t.Collection[str]) -> str:
+        """Return what restore() takes: the VM as it ran when its memory was saved, with its disks of now. Read only.
+
+        allowed: as for WholeVms.refuses(), because the file may come from a hostile host.
+        """
+
+    def restore(self, vm: str, path: str, saved: str) -> None:
+        """Restore the memory of a stopped VM. The guest stands still. saved: what saved_domain() has returned."""
+
+    def resume(self, vm: str) -> None:
+        """Let the guest go on."""
+
+
 class WholeVms(t.Protocol):
     """Commands that make, change, delete and move whole VMs."""
+
+    @property
+    def guest_memory(self) -> t.Optional[GuestMemory]:
+        """What saves and restores the memory of guests. None if the hypervisor cannot, or in a module that does not."""
 
     def draft(self, new: NewVm) -> VmConfig:
         """Return the configuration that a new VM will have, without its disks. This changes nothing."""

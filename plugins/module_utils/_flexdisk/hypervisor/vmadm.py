@@ -16,6 +16,7 @@ from ..model.vm import VmConfig
 from ..rules.layout import vm_dataset
 from ..rules.slots import smartos
 from . import vmadm_incoming, vmadm_read
+from .protocol import GuestMemory
 from .vmadm_disks import GIB, VmadmDisks
 
 NOCLOUD = (16, 512)  # size in MiB and block size in bytes of the disk with cloud-init's data
@@ -43,6 +44,7 @@ class Vmadm(VmadmDisks):
     def __init__(self, runner: Runner, pause: t.Callable[[float], None] = time.sleep) -> None:
         super().__init__(runner, pause)
         self.vms_as_a_whole = self
+        self.guest_memory: t.Optional[GuestMemory] = None
 
     def draft(self, new: NewVm) -> VmConfig:
         ours = sorted({*new.options} & _OURS)

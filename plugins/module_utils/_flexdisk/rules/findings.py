@@ -277,6 +277,21 @@ KINDS: t.Dict[str, Kind] = {
         "The record of a move or failover cannot be read, so tasks treat the VM as if it did not move. Find out which "
         "host has the VM.",
     ),
+    "guest_paused": Kind(
+        "error",
+        "A move with the memory of a guest was interrupted, and the guest stands still. It loses nothing, and answers "
+        "nobody, until the move goes on or is given up.",
+    ),
+    "disks_closed": Kind(
+        "error",
+        "A move with the memory of a guest was interrupted, and the disks of the VM are read-only until the move goes "
+        "on or is given up. Nothing else can start the VM. A guest that somebody has let go on writes until it ends.",
+    ),
+    "memory_left": Kind(
+        "warning",
+        "A VM has moved with the memory of its guest, which still lies on this host: it takes space, and holds what "
+        "the guest knew.",
+    ),
     "intent": Kind(
         "warning",
         "A run on this host was interrupted. The next task that names the VM finishes it.",

@@ -24,7 +24,8 @@ from .layout import (
     vm_dataset,
 )
 from .lease import lease_property
-from .moves import COMING, LEAVING, MOVE_PROPERTY, Move, unreadable
+from .moves import COMING, LEAVING, MOVE_PROPERTY, Move, has_memory, unreadable
+from .paused_guests import paused_guests
 from .power import why_home_unknown
 from .replicas import HOST, OF_VM, ROLE, is_synced
 from .restore import RESTORED, decode_origin
@@ -123,7 +124,7 @@ def half_done(
     """
     return [
         *_runs(host, findings, at_work),
-        *(_move(move, at_work, is_ending(host, move)) for _uuid, move in sorted(host.moves.items())),
+        *(_move(host, move, at_work) for _uuid, move in sorted(host.moves.items())),
         *_unreadable(host),
         *_streams(host, streams, at_work),
         *_restores(host, at_work),
@@ -172,9 +173,9 @@ def _runs(host: Host, findings: t.Sequence[Finding], at_work: AtWork) -> t.Itera
         )
 
 
-def _move(move: Move, at_work: AtWork, ending: bool) -> HalfDone:
+def _move(host: Host, move: Move, at_work: AtWork) -> HalfDone:
     kind, text = TOMBSTONE, f"it has moved to {move.host}, and its name is taken here"
-    if ending:
+    if is_ending(host, move):
         kind, text = TAKEN_OVER, f"{move.host} has taken it over, and its end here is not complete"
     elif move.phase == LEAVING:
         kind, text = LEAVES, f"it is about to leave for {move.host}"
@@ -182,6 +183,10 @@ def _move(move: Move, at_work: AtWork, ending: bool) -> HalfDone:
         kind, text = TAKES_OVER, f"it is being taken over from {move.host}"
     elif move.phase == COMING:
         kind, text = COMES, f"it is about to come from {move.host}"
+    if has_memory(move, host.datasets, host.geometry):
+        text += "; the memory of its guest is saved here, and its disks may be read-only until that is restored"
+    if move.vm in paused_guests(host):
+        text += "; its guest stands still until then"
     return HalfDone(kind, text, move.vm, move.alias, move.since, move.host, works=move.vm in at_work.transfers)
 
 

@@ -48,6 +48,7 @@ NAMES = (
     "made_for",
     "released",
     "move",
+    "memory",
     "stayed",
     "failover",
     "failover.rivals",

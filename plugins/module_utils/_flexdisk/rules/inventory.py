@@ -415,7 +415,7 @@ def link(
                 detached.setdefault(disk.vm, []).append(disk)
     vms, others, unlinked = [], [], []
     known = moves.find(datasets)
-    ours = [_frozen(completed(config, by_name), known) for config in configs]
+    ours = [_frozen(completed(config, by_name), known, by_name) for config in configs]
     everyone = (*elsewhere, *ours)
     used = usage.Usage(everyone, files(datasets))
     for config in ours:
@@ -433,9 +433,13 @@ def link(
     return Host(*made, moves=known, known=frozenset(config.uuid for config in everyone))
 
 
-def _frozen(config: VmConfig, known: t.Mapping[str, moves.Move]) -> VmConfig:
+def _frozen(config: VmConfig, known: t.Mapping[str, moves.Move], datasets: t.Mapping[str, Dataset]) -> VmConfig:
     move = known.get(config.uuid)
-    why = moves.why_frozen(move) if move is not None else identity.blank_in(config.pool)
+    why = identity.blank_in(config.pool)
+    if move is not None:
+        memory = moves.has_memory(move, datasets, [config.pool])
+        why = moves.why_frozen(move, memory)
+        why += "; its guest stands still until then" if moves.stands_still(move, config.state) else ""
     return replace(config, frozen=why) if why else config
 
 

@@ -66,7 +66,12 @@ def moves_container(pool: str) -> str:
 
 def memory_dataset(pool: str, uuid: str) -> str:
     """Return the file system with the saved memory of a guest that moves, by the UUID of the VM."""
-    return f"{moves_container(pool)}/{uuid}/{_MEMORY}"
+    return memory_below(f"{moves_container(pool)}/{uuid}")
+
+
+def memory_below(place: str) -> str:
+    """As memory_dataset(), by the dataset of the move."""
+    return f"{place}/{_MEMORY}"
 
 
 def vm_dataset(pool: str, uuid: str) -> str:

@@ -16,10 +16,15 @@ from ..model.dataset import Dataset
 from ..model.errors import FlexdiskError, Problem
 from . import identity
 from .failover import FAILOVER_PROPERTY, term_of
-from .layout import last_part, moves_container, pool_of
+from .layout import last_part, memory_dataset, moves_container, pool_of
 from .replicas import is_host
 
 MOVE_PROPERTY = "move"
+MEMORY_PROPERTY = "memory"
+"""Of the dataset with the saved memory of a guest: how far that has come (saved_memory.py), or MEMORY_ENDED."""
+RESTORED = "restored"
+MEMORY_ENDED = "ended"
+"""The file is of no use any more, but others keep its file system from being destroyed."""
 STAYED_PROPERTY = "stayed"
 """Property of a VM's dataset: when a move of the VM was last given up. Moves that began earlier end then."""
 LEAVING, MOVED, COMING = "leaving", "moved", "coming"
@@ -54,21 +59,50 @@ class Move(t.NamedTuple):
     taken: bool = False
     # The VM had left its former host when it began to come here.
     has_left: bool = False
+    # What has become of the memory of its guest, or is said if nothing more is known: RESTORED, or why it is lost.
+    memory_end: str = ""
+    # This move has made its disks read-only, and makes them writable again.
+    closed: bool = False
 
     @property
     def label(self) -> str:
         """What messages call the VM."""
         return self.alias or self.vm
 
+    @property
+    def memory_lost(self) -> str:
+        """Why the VM goes on without the memory that was saved, "" if it does not."""
+        return "" if self.memory_end == RESTORED else self.memory_end
 
-def result(move: Move) -> t.Dict[str, str]:
-    """Return what results show of a move."""
-    return {"uuid": move.vm, "alias": move.alias, "phase": move.phase, "host": move.host, "since": move.since}
+
+def result(move: Move, memory: bool) -> t.Dict[str, t.Any]:
+    """Return what results show of a move. memory: as for why_frozen()."""
+    shown = {"uuid": move.vm, "alias": move.alias, "phase": move.phase, "host": move.host, "since": move.since}
+    return {**shown, "memory_saved": memory}
+
+
+def has_memory(move: Move, datasets: t.Mapping[str, Dataset], pools: t.Iterable[str]) -> bool:
+    """Return whether the memory of its guest is saved here. datasets: all that there are. pools: theirs."""
+    return any(memory_is_there(datasets, memory_dataset(pool, move.vm)) for pool in pools)
+
+
+def stands_still(move: Move, state: str) -> bool:
+    """Whether a guest stands still in its move, and only that lets it go on. state: of the VM, as in VmConfig."""
+    return state == "paused" and move.phase in (LEAVING, COMING) and not (move.taken or move.back_to)
+
+
+def memory_is_there(datasets: t.Mapping[str, Dataset], name: str) -> bool:
+    """Return whether a dataset has the saved memory of a guest, and has not ended. datasets: all there are."""
+    return name in datasets and datasets[name].user.get(MEMORY_PROPERTY) != MEMORY_ENDED
 
 
 def encode(move: Move) -> str:
-    """Return the value of MOVE_PROPERTY in the bytes of earlier releases, which property_text.py would change."""
-    return json.dumps(move._asdict(), separators=(",", ":"), sort_keys=True)
+    """Return the value of MOVE_PROPERTY in the bytes of earlier releases, which property_text.py would change.
+
+    These know no memory_end and no closed.
+    """
+    fields = {key: value for key, value in move._asdict().items() if value or key not in ("memory_end", "closed")}
+    return json.dumps(fields, separators=(",", ":"), sort_keys=True)
 
 
 def decode_at(name: str, text: str) -> t.Optional[Move]:
@@ -104,6 +138,7 @@ def _valid(move: Move) -> bool:
                 move.was,
                 move.back_to,
                 move.asks,
+                move.memory_end,
             )
         )
         and identity.is_uuid(move.vm)
@@ -114,6 +149,7 @@ def _valid(move: Move) -> bool:
         and isinstance(move.autoboot, bool)
         and isinstance(move.taken, bool)
         and isinstance(move.has_left, bool)
+        and isinstance(move.closed, bool)
         and bool(identity.decode_time(move.since))
     )
 
@@ -186,14 +222,15 @@ def why_moved_away(known: t.Mapping[str, Move], wanted: str) -> t.Optional[Probl
     return None
 
 
-def why_frozen(move: Move) -> str:
-    """Return why no other task changes a VM while it moves."""
+def why_frozen(move: Move, memory: bool = False) -> str:
+    """Return why no other task changes a VM while it moves. memory: that of its guest is saved here."""
     if move.taken:
         return f"{move.host} has taken it over; flexdisk_failover_state=returned of the playbook failover_vm goes on"
     if move.back_to:
         return f"it is being taken over from {move.host}; the playbook failover_vm goes on"
     way = "from" if move.phase == COMING else "to"
-    return f"it is being moved {way} {move.host}; the playbook move_vm goes on"
+    saved = " with the saved memory of its guest" if memory else ""
+    return f"it is being moved {way} {move.host}{saved}; the playbook move_vm goes on"
 
 
 def to_ask(move: Move) -> t.List[str]:
@@ -285,6 +322,16 @@ def why_not_on(
         text += " be asked whether it has been taken over; flexdisk_start_unasked=true goes on (of the role vm_move:"
         return f"{text} vm_move_unasked=true)"
     return ""
+
+
+def why_not_here(move: Move, here: str, seen: t.Mapping[str, t.Optional[Sighting]]) -> str:
+    """Return why a VM that was leaving must not go on here, judging by the reports of others; "" if it may."""
+    answered = {host: one for host, one in seen.items() if one is not None and one.phase != COMING}
+    have = sorted(host for host, one in answered.items() if one.vm == move.vm and not one.is_older_than(move.term))
+    if not have:
+        return ""
+    text = f"{' and '.join(have)} has it, too, and it does not go on here ({here}). If it was taken over there, end it"
+    return f"{text} on {here} with flexdisk_failover_state=returned of the playbook failover_vm"
 
 
 def why_needed(move: Move, seen: t.Mapping[str, t.Optional[Sighting]], data: t.Sequence[str], unseen: bool) -> str:

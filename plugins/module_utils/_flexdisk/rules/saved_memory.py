@@ -6,31 +6,46 @@
 A hypervisor restores a file with memory as often as it is asked to. A guest that goes on twice, or over disks that were
 written to since, destroys its file systems. So a journal on the dataset with the file says how far it has come:
 
-saving      the guest is about to be saved, or is being saved, or was saved by a run that did not get further
-saved       the file is whole, and so is a set of snapshots of all disks that was taken before anything else ran
-restoring   somebody has begun to restore it: from now on, nobody begins again
+saving      the guest stands still, its disks are read-only for whoever opens them next, and it is saved into this file
+saved       the file is whole, and all disks are read-only: no hypervisor starts the VM, and nobody writes to them
+opening     the disks are being made writable again, right before it is restored
+restoring   somebody has begun to restore it, and the disks can be written to: from now on, nobody begins again
 restored    the guest is in memory again, and has not gone on
 running     the guest has gone on
+lost        the VM is started without the memory
+
+The file is new, and was begun after the disks had become read-only and a snapshot of them was taken, the seal. So as
+long as nothing was written since that snapshot, the file belongs to the disks, whoever was killed meanwhile. On the
+host that it comes to, the disks have no room for a snapshot, and the bookmarks of the set that came are the seal.
 """
 
 from __future__ import annotations
 
 import typing as t
 
+from ..model import vm as model
+from ..model.errors import FlexdiskError
 from . import identity
 from .property_text import decode_object, encode_object
-from .replicas import is_synced
+from .replicas import is_synced, sync_name, sync_number
 
-MEMORY_PROPERTY = "memory"
-SAVING, SAVED, RESTORING, RESTORED, RUNNING = "saving", "saved", "restoring", "restored", "running"
-WORDS = (SAVING, SAVED, RESTORING, RESTORED, RUNNING)
-"""In their order: a journal never goes back."""
-_BEGUN = (RESTORING, RESTORED, RUNNING)
+SAVING, SAVED, OPENING, RESTORING, RESTORED, RUNNING = "saving", "saved", "opening", "restoring", "restored", "running"
+LOST = "lost"
+WORDS = (SAVING, SAVED, OPENING, RESTORING, RESTORED, RUNNING, LOST)
+"""In their order: a journal never goes back, except from OPENING if the disks could not be opened."""
+UNREADABLE = "unreadable"
+"""There is no journal, or nobody can read it. A guest that runs or stands still has all that it needs in itself."""
+PATIENT_SECONDS = 3600
+"""How long a call waits for the lock of a host for a guest that stands still: others may save or restore theirs."""
+_BEGUN = (RESTORING, RESTORED, RUNNING, LOST)
+_FOLDER = "/var/lib/flexdisk/memory"
+_OFF = ("atime", "setuid", "devices", "exec", "sharenfs", "sharesmb")  # the pool may be shared with others
+_PRIVATE = {"canmount": "noauto", **dict.fromkeys(_OFF, "off")}
 
 SAVE = "save"
-"""Save the guest. It runs."""
+"""Save the guest. It runs, or stands still."""
 KEEP = "keep"
-"""The guest is saved: take the snapshots of its disks and of the file, and write down that it is."""
+"""The guest is saved: make its disks read-only, and write down that it is."""
 SEND = "send"
 """All that there is of its memory is saved, and may leave."""
 RESTORE = "restore"
@@ -41,8 +56,14 @@ DONE = "done"
 """The guest runs. The file is of no use any more."""
 BOOT = "boot"
 """Start the VM without the memory, as after a power failure. There is no other way to go on."""
+FORGET = "forget"
+"""Nothing was saved: the guest had ended before. The VM is as any VM that is stopped."""
+GO_ON = "go_on"
+"""Nothing was saved yet, and the guest stands still: let it go on."""
 GIVE_UP = "give_up"
 """The memory cannot be restored. To start the VM without it needs the word of somebody who knows that."""
+BY_HAND = "by_hand"
+"""Somebody has let the hypervisor save the guest (virsh managedsave): only its next start by hand goes on with that."""
 WAIT = "wait"
 """The hypervisor is still at work, or somebody else has made the VM what it is."""
 STAYS = "stays"
@@ -53,13 +74,18 @@ class Journal(t.NamedTuple):
     """How far the memory of a guest has come on this host."""
 
     word: str
-    """One of WORDS."""
+    """One of WORDS, or UNREADABLE."""
     vm: str
     """The UUID of the VM."""
-    points: t.Mapping[str, int] = {}
-    """The guid of each disk's snapshot in the set that was taken with the file, by UUID. It is empty before there is a
-    set, and if the guest goes on where it was before there is one.
-    """
+    seal: str = ""
+    """The guids of the snapshots of its disks from right before the save. On the host that it comes to, of the set that
+    it has come with."""
+    figures: str = ""
+    """What ZFS shows of its disks as long as nobody writes to them, on the host that it comes to."""
+    set: str = ""
+    """The name of that set. Its snapshots become bookmarks there."""
+    boot: str = ""
+    """The boot of the host in which it was restored, "" before that, or if it is not known."""
 
 
 class Guest(t.NamedTuple):
@@ -67,24 +93,43 @@ class Guest(t.NamedTuple):
 
     state: str
     """As in VmConfig."""
+    guarded: bool = False
+    """All its disks are read-only, unless they are being opened, and nothing was written to them since it was saved."""
+    has_file: bool = False
+    """There is a file, whole or not."""
+    is_saving: bool = False
+    """The hypervisor is at work on a save."""
     ended_with_save: bool = False
-    """The hypervisor knows that nobody has started the VM since its guest was saved."""
-    apart: str = ""
-    """As why_apart() has it."""
+    """The hypervisor says that its last run has ended with a save, into whatever file."""
 
 
-class SavedDisk(t.NamedTuple):
-    """A disk of the VM, as it is now."""
+def folder(vm: str) -> str:
+    """Return where the file system with the memory of a VM is mounted. vm: its UUID."""
+    return f"{_FOLDER}/{vm}"
 
-    label: str
-    guid: int
-    """That of its newest snapshot of a sync, 0 without any."""
-    written: int
-    """The bytes written since, also by ZFS itself and between later snapshots of others."""
+
+def properties(vm: str) -> t.Dict[str, str]:
+    """Return the properties of the file system with the memory of a VM. vm: its UUID."""
+    return {**_PRIVATE, "mountpoint": folder(vm)}
+
+
+def seal_name(seconds: int) -> str:
+    """Return what the snapshots of a seal are called: as of a sync, with no host. seconds: since 1970."""
+    return sync_name(0, seconds)
+
+
+def is_seal(name: str) -> bool:
+    """Whether a snapshot, by its short name, is of a seal."""
+    return sync_number(name, 0) is not None
+
+
+def key_name(vm: str) -> str:
+    """Return what the key is called with which the memory of a VM comes. vm: its UUID."""
+    return f"{vm}.memory"
 
 
 def encode(journal: Journal) -> str:
-    """Return the value of MEMORY_PROPERTY."""
+    """Return the value of moves.MEMORY_PROPERTY."""
     return encode_object(f"the journal of the memory of VM {journal.vm}", journal._asdict())
 
 
@@ -94,78 +139,60 @@ def decode(text: str) -> t.Optional[Journal]:
         journal = Journal(**decode_object(text))
     except (TypeError, ValueError):
         return None
-    return journal if _is_valid(journal) else None
-
-
-def _is_guid(value: t.Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value > 0
-
-
-def _is_valid(journal: Journal) -> bool:
-    points = journal.points
-    return (
-        journal.word in WORDS
-        and isinstance(journal.vm, str)
-        and identity.is_uuid(journal.vm)
-        and isinstance(points, dict)
-        and all(identity.is_uuid(uuid) and _is_guid(guid) for uuid, guid in points.items())
-        and (bool(points) if journal.word == SAVED else not points or journal.word != SAVING)
-    )
+    is_text = all(isinstance(one, str) for one in journal)
+    return journal if is_text and journal.word in WORDS and identity.is_uuid(journal.vm) else None
 
 
 def advance(journal: Journal, word: str) -> Journal:
     """Return the journal with a later word. Raises ValueError for one that is not later."""
-    if WORDS.index(word) <= WORDS.index(journal.word):
+    if journal.word != UNREADABLE and WORDS.index(word) <= WORDS.index(journal.word):
         raise ValueError(f"the journal of VM {journal.vm} says {journal.word}, and does not go back to {word}")
     return journal._replace(word=word)
 
 
-def taken(journal: Journal, points: t.Mapping[str, int]) -> Journal:
-    """Return the journal of a guest that is saved. points: as in Journal."""
-    return advance(journal, SAVED)._replace(points=dict(points))
+def common_set(memory: t.Sequence[str], disks: t.Iterable[t.Sequence[str]]) -> str:
+    """Return the newest set of a memory that has come, if it is the newest one of all replicas that have come, else "".
 
-
-def why_apart(points: t.Mapping[str, int], disks: t.Mapping[str, SavedDisk]) -> str:
-    """Return why the memory does not belong to the disks as they are now; "" if it does.
-
-    points: as in Journal. disks: by UUID. Whatever was written counts, even by ZFS itself: a guest that goes on has
-    parts of its disks in memory.
+    Only then they belong together. memory and disks: the short names of the snapshots of each, the oldest first.
     """
-    lacking = sorted(points.keys() - disks.keys())
-    if lacking:
-        return f"the VM lacks disk {', '.join(lacking)}, which it had when it was saved"
-    added = sorted(disks[uuid].label for uuid in disks.keys() - points.keys())
-    if added:
-        return f"the VM has got disk {', '.join(added)} since it was saved"
-    changed = sorted(disk.label for uuid, disk in disks.items() if disk.guid != points[uuid] or disk.written)
-    return f"disk {', '.join(changed)} was changed after the guest had been saved" if changed else ""
+    newest = [next(filter(is_synced, reversed(names)), "") for names in (memory, *disks)]
+    return newest[0] if len({*newest}) == 1 else ""
 
 
-def newest_points(disks: t.Mapping[str, t.Sequence[t.Tuple[str, int]]]) -> t.Mapping[str, int]:
-    """Return the guid of each disk's newest snapshot of a sync, by UUID; nothing unless all are of one set.
-
-    disks: the short names and guids of the snapshots, the oldest first, by UUID.
-    """
-    newest = {uuid: [one for one in parts if is_synced(one[0])][-1:] for uuid, parts in disks.items()}
-    names = {name for parts in newest.values() for name, _guid in parts}
-    if len(names) != 1 or not all(newest.values()):
-        return {}
-    return {uuid: parts[0][1] for uuid, parts in newest.items()}
+def read_traveller(given: t.Any) -> t.Dict[str, t.Any]:
+    """Return what another host says of a guest whose memory is to come. Raises FlexdiskError InvalidArgument."""
+    kinds: t.Mapping[str, type] = {"domain": str, "encrypted": bool}
+    try:
+        result = {key: given[key] for key in (*kinds, "memory", "qemu")}
+        good = all(isinstance(result[key], kind) for key, kind in kinds.items())
+        if not good or any(type(result[key]) is not int or not 0 < result[key] < 1 << 40 for key in ("memory", "qemu")):
+            raise ValueError("a field has another type")
+    except (KeyError, TypeError, ValueError) as exc:
+        text = f"memory is not what a host says of a guest ({type(exc).__name__})"
+        raise FlexdiskError("InvalidArgument", text) from exc
+    return result
 
 
 def to_leave(word: str, guest: Guest) -> str:
     """Return what is next on the host that the VM leaves. word: "" before the first, and if it did not run."""
-    if word in _BEGUN:
+    if word in (OPENING, *_BEGUN):
         return STAYS
     if word == SAVED:
-        return SEND if guest.state == "stopped" and not guest.apart else GIVE_UP
-    if guest.state == "running":
+        return SEND if guest.state == "stopped" and guest.guarded else GIVE_UP
+    if word == UNREADABLE and guest.state == "stopped":
+        return GIVE_UP
+    if guest.state == "running" or (guest.state == "paused" and not guest.is_saving):
         return SAVE
     if guest.state != "stopped":
-        return WAIT
-    if not word:
-        return SEND
-    return KEEP if guest.ended_with_save else GIVE_UP
+        return BY_HAND if guest.state == model.SAVED else WAIT
+    return _after_save(guest, KEEP, FORGET) if word else SEND
+
+
+def _after_save(guest: Guest, whole: str, nothing: str) -> str:
+    """Return what is next once a guest has ended that was about to be saved."""
+    if not guest.has_file and not guest.ended_with_save:
+        return nothing
+    return whole if guest.has_file and guest.guarded else GIVE_UP
 
 
 def to_run(word: str, guest: Guest) -> str:
@@ -173,22 +200,25 @@ def to_run(word: str, guest: Guest) -> str:
 
     word: "" if nothing of a memory is there.
     """
-    if guest.state == "running":
-        return DONE
-    if not word:
+    if guest.state in ("running", model.SAVED):
+        return DONE if guest.state == "running" else BY_HAND
+    if word in ("", SAVING, UNREADABLE) and guest.state == "paused" and not guest.is_saving:
+        return GO_ON
+    if word in ("", LOST):
         return BOOT if guest.state == "stopped" else WAIT
     if word in _BEGUN:
-        return _after_restore(word, guest.state)
+        return _after_restore(word, guest)
     if guest.state != "stopped":
         return WAIT
-    whole = guest.ended_with_save if word == SAVING else not guest.apart
-    return RESTORE if whole else GIVE_UP
+    if word == SAVING:
+        return _after_save(guest, RESTORE, BOOT)
+    return RESTORE if guest.guarded else GIVE_UP
 
 
-def _after_restore(word: str, state: str) -> str:
+def _after_restore(word: str, guest: Guest) -> str:
     """Return what is next once somebody has begun to restore the memory, and the guest does not run."""
-    if state == "stopped":
+    if guest.state == "stopped":
         return BOOT
     if word == RUNNING:
         return DONE  # somebody has made it stand still since
-    return RESUME if state == "paused" else WAIT
+    return RESUME if guest.state == "paused" and not guest.is_saving else WAIT

@@ -14,8 +14,11 @@ from .inventory import Host
 from .verify_detached import detached
 from .verify_facts import Facts, Findings
 from .verify_host import (
+    disks_left_closed,
     duplicate_uuids,
+    guests_left_paused,
     interrupted_imports,
+    memory_that_stays,
     unfinished_vms,
     unknown_volumes,
     unreadable_moves,
@@ -53,6 +56,9 @@ _OF_THE_HOST: t.Tuple[t.Callable[[Facts], Findings], ...] = (
     unknown_volumes,
     interrupted_imports,
     unreadable_moves,
+    guests_left_paused,
+    disks_left_closed,
+    memory_that_stays,
     interrupted_runs,
     index_of_runs,
 )

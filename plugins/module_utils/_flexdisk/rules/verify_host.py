@@ -9,7 +9,16 @@ from ..model.dataset import Dataset
 from . import identity, moves
 from .findings import Finding
 from .inventory import unlinked_reason
-from .layout import container, diverged_container, is_below, last_part, replicas_container, restoring_container
+from .layout import (
+    container,
+    diverged_container,
+    is_below,
+    last_part,
+    memory_below,
+    replicas_container,
+    restoring_container,
+)
+from .paused_guests import closed_guests, memory_left, paused_guests
 from .replicas import DIVERGED, ROLE
 from .unfinished import is_unfinished, reason
 from .verify_facts import Facts, Findings
@@ -73,6 +82,50 @@ def unreadable_moves(facts: Facts) -> Findings:
         record = f"{identity.PREFIX}{moves.MOVE_PROPERTY} of {name}"
         message = f"{record}, the record of a move of VM {vm}, cannot be read; find out which host has the VM"
         yield Finding("move_unreadable", message, vm, facts.alias(vm), volume=name)
+
+
+def guests_left_paused(facts: Facts) -> Findings:
+    """Yield the guests that stand still because of their move."""
+    known = paused_guests(facts.host)
+    for vm in facts.host.vms:
+        if vm.config.uuid in known:
+            text = f"{vm.label}: {known[vm.config.uuid]}"
+            yield Finding("guest_paused", text, vm.config.uuid, vm.config.alias, volume=vm.root.name)
+
+
+def disks_left_closed(facts: Facts) -> Findings:
+    """Yield the VMs in the middle of a move which has made their disks read-only: stopped, or somebody runs them."""
+    stopped = closed_guests(facts.host)
+    for vm in facts.host.vms:
+        if vm.config.uuid in stopped:
+            text = f"{vm.label}: {stopped[vm.config.uuid]}"
+            yield Finding("disks_closed", text, vm.config.uuid, vm.config.alias, volume=vm.root.name)
+        move = facts.host.moves.get(vm.config.uuid)
+        if move is not None and move.phase == moves.LEAVING and move.closed and vm.config.state == "running":
+            text = f"{vm.label}: it runs, but its move to {move.host} has made its disks read-only, so it could not be"
+            text += " started again. The playbook move_vm goes on, and flexdisk_move_state=stays makes them writable"
+            yield Finding("disks_closed", text, vm.config.uuid, vm.config.alias, volume=vm.root.name)
+
+
+def memory_that_stays(facts: Facts) -> Findings:
+    """Yield the memory of guests that have left this host."""
+    for _uuid, move in sorted(facts.host.moves.items()):
+        name = memory_left(facts.host, move)
+        if name:
+            text = f"{move.label} has left for {move.host}, and the memory of its guest is still in {name}; the next"
+            text += " sync of it to this host destroys it, and so does the playbook move_vm with the host that has the"
+            yield Finding("memory_left", f"{text} VM as flexdisk_target", move.vm, move.alias, volume=name)
+    yield from _memory_of_nobody(facts)
+
+
+def _memory_of_nobody(facts: Facts) -> Findings:
+    """Yield the memory that is of no use any more, and that others had kept from being destroyed."""
+    host = facts.host
+    for place in sorted(filter(moves.is_place, host.datasets)):
+        name, vm = memory_below(place), last_part(place)
+        if name in host.datasets and (vm not in host.moves or not moves.memory_is_there(host.datasets, name)):
+            text = f"{name} has the memory of a guest that has moved, and is of no use any more; when nobody holds it,"
+            yield Finding("memory_left", f"{text} zfs destroy -r {name} ends that", vm, facts.alias(vm), volume=name)
 
 
 def interrupted_imports(facts: Facts) -> Findings:

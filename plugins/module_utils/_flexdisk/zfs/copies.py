@@ -63,7 +63,19 @@ class Copies:
 
     def encrypting(self, pools: t.Sequence[str]) -> t.Set[str]:
         """Return the pools that can have encrypted datasets. Raises FlexdiskError UnexpectedOutput."""
-        out = self._run("zpool", "get", "-H", "-o", "name,value", "feature@encryption", *pools) if pools else ""
+        return self._with("encryption", pools)
+
+    def knowing_writes(self, pool: str) -> bool:
+        """Whether ZFS knows what was written since a bookmark. OpenZFS before 2.0 knows no such feature of a pool."""
+        try:
+            return bool(self._with("bookmark_written", [pool]))
+        except errors.ZfsError as exc:
+            if "invalid property" not in exc.message:
+                raise
+            return False
+
+    def _with(self, feature: str, pools: t.Sequence[str]) -> t.Set[str]:
+        out = self._run("zpool", "get", "-H", "-o", "name,value", f"feature@{feature}", *pools) if pools else ""
         values = dict(line.split("\t", 1) for line in out.splitlines() if "\t" in line)
         if values.keys() != {*pools}:
             raise FlexdiskError("UnexpectedOutput", f"zpool get of {', '.join(pools)} printed {out!r:.200}")

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import re
 import stat
@@ -16,6 +17,8 @@ from .errors import ZfsError
 PIECE = 4 << 20
 MOUNTS = "/proc/self/mounts"
 DEVICES = "/dev/"
+PROCESSES = "/proc"
+_BLKROGET = 0x125E  # linux/fs.h: _IO(0x12, 94)
 _ESCAPED = re.compile(r"\\([0-7]{3})")
 _Progress = t.Callable[[int], None]
 
@@ -34,6 +37,19 @@ class Files:
             return os.lstat(path).st_size
         except FileNotFoundError:
             return -1
+        except OSError as exc:
+            raise _failed(path, exc) from exc
+
+    def exists(self, path: str) -> bool:
+        """Whether there is a file or folder."""
+        return os.path.lexists(path)
+
+    def remove(self, path: str) -> None:
+        """Remove a file, if there is one."""
+        try:
+            os.unlink(path)
+        except FileNotFoundError:
+            pass
         except OSError as exc:
             raise _failed(path, exc) from exc
 
@@ -67,10 +83,47 @@ class Files:
                 progress(done)
             os.fsync(writing)
 
+    def is_read_only(self, device: str) -> bool:
+        """Whether nobody can open a device for writing.
+
+        ZFS looks at the property readonly of a volume only when nobody else has it open. Until then, the old one holds.
+        """
+        with _opened(device, os.O_RDONLY) as handle:
+            return any(fcntl.ioctl(handle, _BLKROGET, bytes(4)))
+
+    def programs(self, folder: str) -> t.List[str]:
+        """Return the processes that keep the file system of a folder mounted, each with its name."""
+        device = os.stat(folder).st_dev
+        return [f"{_name(process)} ({process})" for process in _processes() if _uses(process, device)]
+
     def remove_folder(self, folder: str) -> None:
         """Remove a folder if it is empty and nothing is mounted on it."""
         with contextlib.suppress(OSError):
             os.rmdir(folder)
+
+
+def _processes() -> t.List[str]:
+    return sorted(filter(str.isdecimal, os.listdir(PROCESSES)), key=int)
+
+
+def _name(process: str) -> str:
+    with contextlib.suppress(OSError), open(f"{PROCESSES}/{process}/comm", encoding="utf-8", errors="replace") as file:
+        return file.read().strip()
+    return "?"
+
+
+def _uses(process: str, device: int) -> bool:
+    """Whether a process has its place, or something open or mapped, on a device. One that has ended uses nothing."""
+    links = [f"{PROCESSES}/{process}/{name}" for name in ("cwd", "root")]
+    for name in ("fd", "map_files"):
+        folder = f"{PROCESSES}/{process}/{name}"
+        with contextlib.suppress(OSError):
+            links += [f"{folder}/{entry}" for entry in os.listdir(folder)]
+    for link in links:
+        with contextlib.suppress(OSError):
+            if os.stat(link).st_dev == device:
+                return True
+    return False
 
 
 def _mounted(lines: t.Iterable[t.Sequence[str]], folder: str, name: str) -> bool:

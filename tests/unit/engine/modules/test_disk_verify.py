@@ -482,6 +482,7 @@ def test_every_kind_is_among_the_defects_or_tested_elsewhere():
     elsewhere |= {"overlaid_disk"}  # domains/test_in_use.py
     elsewhere |= {"serial_mismatch", "not_plugged"}  # domains/test_disk_verify.py
     elsewhere |= {"property_too_long"}  # rules/test_verify.py
+    elsewhere |= {"guest_paused", "memory_left", "disks_closed"}  # replication/test_suspended*.py
     elsewhere |= {"record_differs"}  # proxmox/test_records.py
     elsewhere |= {"unfinished_snapshot"}  # proxmox/test_rollback.py
     elsewhere |= {"unused_without_volume"}  # proxmox/test_verified.py

@@ -14,7 +14,7 @@ from ...model.errors import FlexdiskError
 from ...model.vm import Vm
 from ...rules import moves
 from ...rules.inventory import Host
-from ...rules.layout import diverged_container, last_part, pool_of, replicas_container
+from ...rules.layout import diverged_container, last_part, memory_below, pool_of, replicas_container
 from ...rules.moves import MOVED, Move
 from ...rules.replicas import DIVERGED, ROLE, SENT, is_synced
 from ...zfs import guard
@@ -27,7 +27,7 @@ from ..moves.move_marks import rewrite_move, write_move
 from ..moves.vm_arrival import MoveTarget
 from ..moves.vm_departure import EndOfVm, remove_leftovers
 from ..replication import records
-from ..replication.own_copies import destroy_with_holds
+from ..replication.own_copies import destroy_with_holds, drop_memory
 from ..replication.replica_info import HOLD
 from ..run.run import Context
 from ..steps import renames
@@ -75,6 +75,7 @@ class FailoverReturn:
             self._end_vm(ending.vm.config.uuid)
         else:
             remove_leftovers(self._zfs, self._hypervisor, observe(self._zfs, self._hypervisor, all_pools=True), move.vm)
+        self._drop_memory(move.vm)
         self._rename_diverged(move.vm)
         for disk in diverged_disks(observe(self._zfs, self._hypervisor, all_pools=True), move.vm):
             if disk.difference.is_empty and not disk.replicated:
@@ -85,6 +86,13 @@ class FailoverReturn:
             places = observe(self._zfs, self._hypervisor, all_pools=True).datasets
             for name in [name for name in places if moves.is_place(name) and last_part(name) == move.vm]:
                 rewrite_move(self._zfs, pool_of(name), move._replace(has_left=False))
+
+    def _drop_memory(self, uuid: str) -> None:
+        """Destroy the memory of the guest that a move of the VM had saved here: another home has gone on since."""
+        names = observe(self._zfs, self._hypervisor, all_pools=True).datasets
+        for place in [name for name in names if moves.is_place(name) and last_part(name) == uuid]:
+            if memory_below(place) in names:
+                drop_memory(self._zfs, self._copies, place)
 
     def _write_tombstone(self, ending: Ending, move: Move) -> None:
         if ending.vm is not None or ending.disks or ending.unchanged_replicas:

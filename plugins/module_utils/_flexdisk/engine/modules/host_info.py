@@ -19,7 +19,7 @@ from ...plan.vm import machine
 from ...rules.identity import is_uuid
 from ...rules.inventory import Host
 from ...rules.layout import diverged_container, last_part, pool_of, replicas_container
-from ...rules.moves import Move, is_place, result, to_ask
+from ...rules.moves import Move, has_memory, is_place, result, to_ask
 from ...rules.replicas import HOME, OF_VM
 from ...rules.space import taken
 from ...zfs.commands import Zfs
@@ -44,7 +44,7 @@ def host_info(zfs: Zfs, hypervisor: Hypervisor, pool: t.Optional[str]) -> _Dict:
         "pools": [_pool(host, name) for name in sorted({*host.geometry, *default})],
         "vms": [_vm(host, vm) for vm in sorted(host.vms, key=lambda vm: vm.config.uuid)],
         "replicas": _replicas(host),
-        "moves": [_move(host.moves[uuid], places.get(uuid, "")) for uuid in sorted(host.moves)],
+        "moves": [_move(host, host.moves[uuid], places.get(uuid, "")) for uuid in sorted(host.moves)],
     }
 
 
@@ -93,9 +93,14 @@ def _replicas(host: Host) -> t.List[_Dict]:
     return [{"vm": vm, "pool": pool, "home": home} for vm, pool, home in sorted(sources)]
 
 
-def _move(move: Move, pool: str) -> _Dict:
+def _move(host: Host, move: Move, pool: str) -> _Dict:
     failover = move.taken or bool(move.back_to)
-    return {**result(move), "pool": pool, "asks": to_ask(move), "failover": failover}
+    return {
+        **result(move, has_memory(move, host.datasets, host.geometry)),
+        "pool": pool,
+        "asks": to_ask(move),
+        "failover": failover,
+    }
 
 
 def _to_mib(size: int) -> int:

@@ -19,6 +19,7 @@ from ...plan.relocation import not_managed
 from ...plan.vm import machine
 from ...rules import moves, replicas
 from ...rules.inventory import Host
+from ...rules.paused_guests import closed_guests, paused_guests
 from ...rules.restoring import restoring
 from ...rules.skipped import of_brand
 from ...zfs.commands import Zfs
@@ -98,9 +99,12 @@ def info(
     existing = {(vm.config.pool, vm.config.uuid) for vm in host.vms}
     if names is None:
         result.intents = [dict(intents[key], pool=key[0], vm=key[1]) for key in sorted(intents) if key not in existing]
-        result.moves = [moves.result(move) for _uuid, move in sorted(host.moves.items())]
+        known = [move for _uuid, move in sorted(host.moves.items())]
+        result.moves = [moves.result(one, moves.has_memory(one, host.datasets, host.geometry)) for one in known]
     if leased:
         result.leases, result.warnings = leases(zfs, host)
+    waiting = {**paused_guests(host), **closed_guests(host)}
+    result.warnings += [f"VM {vm.label}: {waiting[vm.config.uuid]}" for vm in vms if vm.config.uuid in waiting]
     detached = [disk for disk in host.detached if names is None or disk.vm in {vm.config.uuid for vm in vms}]
     result.detached = [
         dict(report.disk_result(disk, "parked", True, figures), vm=disk.vm)

@@ -12,7 +12,8 @@ from ...fleet.replication import last, trust
 from ...fleet.replication.room import space_with_next_set
 from ...fleet.replication.transfers import VmTransfer
 from ...model.errors import FlexdiskError
-from ...zfs import copies
+from ...rules.replicas import is_synced
+from ...zfs import copies, exact
 from ...zfs.errors import ZfsError
 from ..host.progress import Progress
 from ..replication import replica_info, sync_space
@@ -31,7 +32,9 @@ class LastTransfer:
 
         They may need more space than was announced, because the guest has written since then.
         """
-        names = [f"{disk.dataset}@{vm.set}" for disk in vm.disks]
+        if vm.memory is not None:
+            self._drop_old_snapshots(vm.memory.dataset)
+        names = [f"{one.dataset}@{vm.set}" for one in (*vm.disks, *filter(None, [vm.memory]))]
         try:
             self._sender.zfs.snapshot(*names)
         except ZfsError as exc:
@@ -41,6 +44,13 @@ class LastTransfer:
         rows = self._sender.copies.table(names, ("guid", "createtxg"), "snapshot", depth=0)
         points = {name.partition("@")[0]: (int(r["guid"][0]), int(r["createtxg"][0])) for name, r in rows.items()}
         return last.taken(vm, points)
+
+    def _drop_old_snapshots(self, memory: str) -> None:
+        """Destroy the snapshots of the memory that a killed run has taken: the next set may have the same name."""
+        table = self._sender.copies.table([memory], ("guid",), "snapshot")
+        names = [name for name in table if is_synced(name.partition("@")[2])]
+        if names:
+            exact.destroy_own(self._sender.zfs, *names)
 
     def _make_room(self, vm: VmTransfer) -> bool:
         """Give the VM room for snapshots. Return whether something was changed."""

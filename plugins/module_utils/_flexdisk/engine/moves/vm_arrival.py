@@ -29,15 +29,25 @@ from ...model.desired import Policy
 from ...model.errors import FlexdiskError, Problem
 from ...model.sizes import MIB, render_apart, render_pair
 from ...model.vm import FILE, Disk, Vm, VmConfig
-from ...rules import moves, snapshots, uefi
+from ...rules import moves, saved_memory, snapshots, uefi
 from ...rules.failover import FAILOVER_PROPERTY, decode_setting, term_of
 from ...rules.identity import PREFIX, render_time
 from ...rules.incoming import way_out
 from ...rules.inventory import Host, detached_disk
 from ...rules.journal import datasets_in_use
 from ...rules.keys import KEY_NOT_LOADED, key_missing, locked_pool
-from ...rules.layout import container, detached_dataset, pool_of, replicas_container, vm_dataset
+from ...rules.layout import (
+    container,
+    detached_dataset,
+    memory_below,
+    memory_dataset,
+    moves_container,
+    pool_of,
+    replicas_container,
+    vm_dataset,
+)
 from ...rules.moves import COMING, MOVE_PROPERTY, MOVED, Move
+from ...rules.paused_guests import paused_guests
 from ...rules.pins import charge, held_without_syncs
 from ...rules.power import ARRIVAL
 from ...rules.replicas import (
@@ -62,11 +72,22 @@ from ..host.observe import observe
 from ..modules import vm
 from ..replication import records
 from ..replication import trust as keys
-from ..replication.own_copies import drop_move_entry, drop_own_copy
+from ..replication.own_copies import clear_memory, drop_memory, drop_move_entry, drop_own_copy, why_memory_stays
 from ..replication.receivers import end_receiver
 from ..replication.replica_info import HOLD, by_dataset, check_alone, stored_replicas
 from ..run.outcome import Outcome
 from ..steps import file_disks, power, renames
+from .guest_memory import (
+    ENDED_SINCE,
+    MEMORY_GONE,
+    MovedMemory,
+    drop_seals,
+    is_encrypted,
+    make_writable,
+    memory_refusal,
+    size_with_devices,
+    why_closed,
+)
 from .move_marks import rewrite_move, write_move
 from .platform_disks import make_again
 
@@ -74,7 +95,21 @@ _Dict = t.Dict[str, t.Any]
 _Replicas = t.Dict[str, t.Tuple[Dataset, t.List[Dataset]]]
 # Nothing of a VM without disks is worth keeping, even if somebody has taken snapshots of it.
 _FILE = "file://"
+_OTHER_SETS = "its newest snapshot and those of its disks are not of one set, for some are missing"
 _SHELL_ENDS = {"indestructible": False, "destroy_snapshots": True}
+
+
+class Arrival(t.NamedTuple):
+    """A VM whose disks are here, and that has not ended its move yet."""
+
+    record: Record
+    place: str
+    """The dataset with the entry of the move."""
+    move: Move
+    memory: t.Optional[MovedMemory]
+    """The memory that has come with it."""
+    allow_memory_loss: bool
+    """As for MoveSource.stay()."""
 
 
 class MoveTarget:
@@ -101,11 +136,24 @@ class MoveTarget:
         self._hypervisor = hypervisor
         self._copies = Copies(runner)
         self._policy = policy
+        self.memory_restored = False
+        """Whether the guest goes on with its memory. arrive() sets it."""
+        self.memory_lost = ""
+        """Why arrive() has started the VM without the memory that was saved, "" if it has not."""
+        self.memory_left = ""
+        """Why the saved memory could not be destroyed, "" if it was."""
 
     # -- expect
 
-    def refusals(self, record: Record, pool: str, taking: bool = False) -> t.List[Problem]:
-        """Return the problems that keep the VM from coming to this pool. Read only. taking: its home has failed."""
+    def refusals(
+        self, record: Record, pool: str, taking: bool = False, memory: t.Optional[_Dict] = None
+    ) -> t.List[Problem]:
+        """Return the problems that keep the VM from coming to this pool. Read only.
+
+        Args:
+            taking: its home has failed.
+            memory: what its home says of the memory that is to come with it, None if none is.
+        """
         name, problems = record.label, []
         pools = [one for one in self._zfs.tops() if "/" not in one]
         if pool not in pools:
@@ -124,7 +172,7 @@ class MoveTarget:
         move = host.moves.get(record.uuid)
         coming = move is not None and move.phase == COMING
         if not taking:
-            problems += self._memory_problems(record)
+            problems += self._memory_problems(record, memory)
         reason = why_not_cancelled(host, move, taking)
         if reason:
             problems.append(Problem("InUse", reason, name))
@@ -133,18 +181,55 @@ class MoveTarget:
                 text = f"{self._host_label} has a VM {config.label} with this uuid already"
                 problems.append(Problem("AlreadyExists", text, name))
         problems += _disks_in_the_way(host, record, self._host_label)
+        problems += self._closed_places(record, host, pool)
         for place in _places(host, record.uuid):
             if pool_of(place) != pool:
                 text = f"{place} of {self._host_label} says that the VM has been or comes there, to another pool;"
                 text += " the playbook move_vm with flexdisk_move_state=forgotten or stays gives that up"
                 problems.append(Problem("MovedAway", text, name))
+        problems += self._memory_in_the_way(record, host, pool, memory) if memory is not None else []
         return problems or self._missing_features(record) or self._make_shell(record, pool, True).problems
 
-    def _memory_problems(self, record: Record) -> t.Iterator[Problem]:
-        """Yield a problem if the free memory does not suffice for a VM that runs."""
+    def _closed_places(self, record: Record, host: Host, pool: str) -> t.Iterator[Problem]:
+        """Yield why the disks could not be written to here."""
+        root = host.datasets.get(vm_dataset(pool, record.uuid))
+        above = root.name if root is not None and root.kind == "filesystem" else pool
+        for text in why_closed(self._copies, [above]):
+            text = f"its disks could not be written to on {self._host_label}: {text}"
+            yield Problem("InUse", text, record.label)
+
+    def _memory_in_the_way(self, record: Record, host: Host, pool: str, memory: _Dict) -> t.Iterator[Problem]:
+        """Yield why the memory of the guest could not be restored here."""
+        restores = whole_vms(self._hypervisor).guest_memory
+        if restores is None:
+            return  # it is no libvirt, which is a problem already
+        lacks = restores.lacks(record.uuid, memory, self._policy.incoming_allowed)
+        if lacks:
+            text = f"{self._host_label} lacks what its memory needs: {', '.join(lacks)}"
+            yield Problem("NotSupported", text, record.label)
+        stays = why_memory_stays(self._zfs, self._copies, host.datasets, f"{moves_container(pool)}/{record.uuid}")
+        if stays:
+            yield Problem("InUse", f"{self._host_label}: {stays}", record.label)
+        if memory["encrypted"] and not is_encrypted(host, pool):
+            text = f"its memory comes from an encrypted pool, and would lie unencrypted in pool {pool}"
+            yield Problem("EncryptionRoot", f"{text} of {self._host_label}", record.label)
+        if not self._copies.knowing_writes(pool):
+            text = f"pool {pool} of {self._host_label} has no feature bookmark_written, so nobody would know whether"
+            text += " its disks were written to before its memory is restored; it moves only stopped"
+            yield Problem("NotSupported", f"{text} (flexdisk_move_how=stopped)", record.label)
+        needs, free = size_with_devices(memory["memory"]), host.available(pool)
+        if vm_dataset(pool, record.uuid) not in host.datasets:
+            needs += record.quota + (record.flexible or 0) * MIB
+        if needs > free:
+            text = f"it takes %s in pool {pool} of {self._host_label} with its saved memory, and %s is free"
+            yield Problem("InsufficientSpace", text % render_apart(needs, free), record.label)
+
+    def _memory_problems(self, record: Record, memory: t.Optional[_Dict]) -> t.Iterator[Problem]:
+        """Yield a problem if the free memory does not suffice for a VM that runs. memory: as for refusals()."""
         free = self._hypervisor.resources().free_memory
-        if record.state == "running" and record.memory > free:
-            text = f"memory: {render_pair(record.memory, free)} on {self._host_label}"
+        needs = max(record.memory, memory["memory"] if memory is not None else 0)
+        if record.state == "running" and needs > free:
+            text = f"memory: {render_pair(needs, free)} on {self._host_label}"
             yield Problem("InsufficientMemory", text, record.label)
 
     def _missing_features(self, record: Record) -> t.List[Problem]:
@@ -161,9 +246,13 @@ class MoveTarget:
         text = f"{self._host_label} lacks what it needs: {', '.join(lacks)}"
         return [Problem("NotSupported", text, record.label)] if lacks else []
 
-    def predict_problems(self, record: Record, pool: str, back_to: str = "") -> t.List[Problem]:
+    def predict_problems(
+        self, record: Record, pool: str, back_to: str = "", memory: t.Optional[_Dict] = None
+    ) -> t.List[Problem]:
         """Like refusals(), plus what the replicas on this host already rule out. Read only. back_to: as in Move."""
-        result = self.refusals(record, pool, taking=bool(back_to)) or self._key_problems(record, pool, back_to)
+        result = self.refusals(record, pool, taking=bool(back_to), memory=memory) or self._key_problems(
+            record, pool, back_to
+        )
         if result:
             return result
         try:
@@ -177,19 +266,26 @@ class MoveTarget:
             return [Problem(exc.code, exc.message, record.label)]
         return []
 
-    def expect(self, record: Record, pool: str, back_to: str = "") -> None:
+    def expect(self, record: Record, pool: str, back_to: str = "", memory: t.Optional[_Dict] = None) -> None:
         """Write down that the VM comes, and create it without disks, so that every problem shows before the VM stops.
 
-        Until the VM is here, nothing else gets its name. back_to: as in Move. Raises FlexdiskError.
+        Until the VM is here, nothing else gets its name. back_to: as in Move. memory: as for refusals(). Raises
+        FlexdiskError.
         """
-        problems = self.refusals(record, pool, taking=bool(back_to)) or self._key_problems(record, pool, back_to)
-        _raise_all(problems)
+        problems = self.refusals(record, pool, taking=bool(back_to), memory=memory)
+        _raise_all(problems or self._key_problems(record, pool, back_to))
+        end_receiver(self._runner, saved_memory.key_name(record.uuid))
+        earlier = f"{moves_container(pool)}/{record.uuid}"
+        if memory is not None:
+            clear_memory(self._zfs, self._copies, earlier)
+        else:  # what others keep of it is in nobody's way
+            self.memory_left = drop_memory(self._zfs, self._copies, earlier)
         if not back_to:
             self._check_parts(record, pool)
         if records.differs(record.uuid, record_as_result(record)):
             self._end_shell(record.uuid, pool)
         records.save(record.uuid, record_as_result(record))
-        self._write_move(pool, record, back_to)
+        self._write_move(pool, record, back_to, MEMORY_GONE if memory is not None else "")
         self._make_shell(record, pool, False)
         self._check_room(record)
         self._rehearse(record, pool, back_to)
@@ -347,12 +443,14 @@ class MoveTarget:
             raise FlexdiskError(problem.code, f"{problem.disk + ': ' if problem.disk else ''}{problem.message}")
         return outcome
 
-    def _write_move(self, pool: str, record: Record, back_to: str) -> None:
+    def _write_move(self, pool: str, record: Record, back_to: str, memory_end: str) -> None:
+        """Write down that the VM comes. memory_end: what is said if the memory of its guest does not come with it."""
         since = render_time(time.time())
         known = observe(self._zfs, self._hypervisor, extra_pool=pool).moves.get(record.uuid)
         was = "" if known is None else moves.encode(known) if known.phase == MOVED else known.was
         origin = (record.uuid, record.alias, record.host, record.home, record.state, record.autoboot)
         move = Move(COMING, *origin, since, was, back_to, term_of(record.marks.get(FAILOVER_PROPERTY, "")))
+        move = move._replace(memory_end=memory_end)
         write_move(self._zfs, self._hypervisor, pool, move)
 
     def is_expected(self, uuid: str) -> bool:
@@ -389,6 +487,7 @@ class MoveTarget:
             records.remove(uuid)
             was = host.moves[uuid].was
             if was:
+                drop_memory(self._zfs, self._copies, place)
                 self._zfs.set_facts(place, {MOVE_PROPERTY: was})
             else:
                 drop_move_entry(self._zfs, self._copies, place, host.datasets[place].guid)
@@ -399,9 +498,10 @@ class MoveTarget:
         if not self._authorized or records.absent(uuid):
             return
         disks = [disk.uuid for disk in read_record(records.load(uuid)).disks]
-        keys.remove_authorized(self._authorized, [uuid, *disks])
-        for disk in disks:
-            end_receiver(self._runner, disk)
+        memory = saved_memory.key_name(uuid)
+        keys.remove_authorized(self._authorized, [uuid, memory, *disks])
+        for name in (*disks, memory):
+            end_receiver(self._runner, name)
 
     def renew(self, record: Record) -> str:
         """Store the UEFI variables of an expected VM that is stopped now. Return the digest of the stored ones."""
@@ -440,11 +540,11 @@ class MoveTarget:
         if reason:
             raise FlexdiskError("InUse", f"VM {move.label}: {reason}")
 
-    def arrive(self, uuid: str, source: str, taking: bool = False) -> bool:
+    def arrive(self, uuid: str, source: str, taking: bool = False, allow_memory_loss: bool = False) -> bool:
         """Turn the replicas into the VM's disks, and start the VM if it ran. Return whether there was anything to do.
 
         To be called only when the source no longer has the VM. taking: as for refusals(); then the replicas have been
-        rolled back to one common set.
+        rolled back to one common set. allow_memory_loss: as for MoveSource.stay().
         """
         host = observe(self._zfs, self._hypervisor, all_pools=True)
         place = _expected(host, uuid)
@@ -465,13 +565,76 @@ class MoveTarget:
             rewrite_move(self._zfs, pool, host.moves[uuid]._replace(has_left=True))
         self.end_transfers(uuid)
         _raise_all(self._key_problems(record, pool))
+        memory = self._memory(record, pool, host, taking, allow_memory_loss)
         progress.current().now(record.label, "", "its replicas become disks")
-        self._become_disks(record, pool, host)
+        self._become_disks(record, pool, host, memory is not None)
         now = None
-        if there is None or there.state != "running":  # a run that was killed may have started it already
+        # A run that was killed may have started it already, or restored its memory.
+        if there is None or not (there.state == "running" or (memory is not None and there.state == "paused")):
             now = self._attach_disks(record, pool, there)
-        self._finish(record, place, host.moves[uuid], now or observe(self._zfs, self._hypervisor))
+        arrival = Arrival(record, place, host.moves[uuid], memory, allow_memory_loss)
+        self._finish(arrival, now or observe(self._zfs, self._hypervisor))
         return True
+
+    def _memory(
+        self, record: Record, pool: str, host: Host, taking: bool, allow_memory_loss: bool
+    ) -> t.Optional[MovedMemory]:
+        """Return the memory that has come with the VM, None without, or if it is given up.
+
+        host: as it was before anything became a disk.
+        """
+        name = memory_dataset(pool, record.uuid)
+        if not moves.memory_is_there(host.datasets, name):
+            return self._moved_memory(record.uuid) if record.uuid in paused_guests(host) else None
+        memory = self._moved_memory(record.uuid)
+        has_journal = bool(self._zfs.local_fact(name, moves.MEMORY_PROPERTY))
+        common = self._common_set(record, pool, host)
+        if not (has_journal or common or taking or allow_memory_loss):
+            raise memory_refusal(record.label, _OTHER_SETS)
+        if not (has_journal or common or taking):
+            self.memory_lost = _OTHER_SETS
+            rewrite_move(self._zfs, pool, host.moves[record.uuid]._replace(has_left=True, memory_end=_OTHER_SETS))
+        if taking or self.memory_lost:
+            drop_memory(self._zfs, self._copies, f"{moves_container(pool)}/{record.uuid}")
+            return None
+        if not has_journal:
+            replicas = [f"{replicas_container(pool)}/{disk.uuid}" for disk in record.disks]
+            memory.arrived(pool, {one: host.datasets[f"{one}@{common}"].guid for one in replicas}, common)
+        return memory
+
+    def _common_set(self, record: Record, pool: str, host: Host) -> str:
+        """Return the newest set of the memory and of all replicas, "" if they do not belong together.
+
+        host: as for _memory().
+        """
+        places = [
+            memory_dataset(pool, record.uuid),
+            *(f"{replicas_container(pool)}/{disk.uuid}" for disk in record.disks),
+        ]
+        names: t.Dict[str, t.List[str]] = {one: [] for one in places}
+        for one in host.datasets.values():
+            if one.kind == "snapshot" and one.parent in names:
+                names[one.parent].append(one.name.partition("@")[2])
+        memory, *disks = names.values()
+        return saved_memory.common_set(memory, disks)
+
+    def check_memory(self, uuid: str, allow_memory_loss: bool) -> None:
+        """Raise what arrive() would refuse because of the memory that has come with a VM. Read only."""
+        host = observe(self._zfs, self._hypervisor, all_pools=True)
+        place = _expected(host, uuid)
+        if not (place and moves.memory_is_there(host.datasets, memory_below(place))):
+            return
+        pool, record = pool_of(place), read_record(records.load(uuid))
+        if self._zfs.local_fact(memory_dataset(pool, uuid), moves.MEMORY_PROPERTY):
+            attached = {disk.uuid for one in host.vms if one.config.uuid == uuid for disk in one.disks}
+            if attached.issuperset(disk.uuid for disk in record.disks):
+                self._moved_memory(uuid).check(False, allow_memory_loss)
+        elif not (self._common_set(record, pool, host) or allow_memory_loss):
+            raise memory_refusal(record.label, _OTHER_SETS)
+
+    def _moved_memory(self, uuid: str) -> MovedMemory:
+        patience, allowed = max(60, self._policy.stop_timeout), self._policy.incoming_allowed
+        return MovedMemory(self._zfs, self._copies, self._hypervisor, uuid, ARRIVAL, patience, allowed)
 
     def _attach_disks(self, record: Record, pool: str, there: t.Optional[VmConfig]) -> t.Optional[Host]:
         """Attach the disks to the VM. Disks of the platform come first, so that they get their own slots.
@@ -509,10 +672,11 @@ class MoveTarget:
             if not (point.sent or point.pinned or is_synced(point.name)) and (among is None or snapshot in among):
                 exact.destroy_snapshots(self._zfs, [DatasetId(snapshot, point.guid)])
 
-    def _become_disks(self, record: Record, pool: str, host: Host) -> None:
+    def _become_disks(self, record: Record, pool: str, host: Host, read_only: bool) -> None:
         """Turn the replicas into detached disks of the VM: write the identity, rename, then drop the replica's state.
 
-        host: as it was before. A killed run may have done a part of it.
+        host: as it was before. A killed run may have done a part of it. read_only: they stay so, as long as there is
+        memory of the guest that belongs to them.
         """
         stored = {one.replica.dataset: one.replica for one in stored_replicas(self._copies, [container(pool)])}
         places = {disk.uuid: f"{replicas_container(pool)}/{disk.uuid}" for disk in record.disks}
@@ -540,31 +704,36 @@ class MoveTarget:
         shown = [d for d in record.disks if d.uuid in renamed or detached_dataset(pool, d.uuid) in host.datasets]
         pools = () if host.moves[record.uuid].back_to else (record.home, host.datasets[pool].guid)
         sizes = {guid: size for disk in shown for guid, size in disk.sizes}
-        self._drop_replica_state([detached_dataset(pool, disk.uuid) for disk in shown], pools, sizes)
+        names = [detached_dataset(pool, disk.uuid) for disk in shown]
+        self._drop_replica_state(names, pools, sizes, read_only)
         for disk in shown:
             if disk.facts.get("type") == FILE:
                 file_disks.become_disk(self._zfs, detached_dataset(pool, disk.uuid), disk.uuid)
 
-    def _drop_replica_state(self, names: t.Sequence[str], pools: t.Collection[int], sizes: t.Mapping[int, int]) -> None:
+    def _drop_replica_state(
+        self, names: t.Sequence[str], pools: t.Collection[int], sizes: t.Mapping[int, int], read_only: bool
+    ) -> None:
         """Remove what only a replica has. Snapshots of syncs become bookmarks, because the VM's quota has no room yet.
 
         Args:
             pools: the guids of both pools of the move. Older sets between these are not needed any more.
             sizes: volume sizes of snapshots of file disks by guid, which a stream does not carry.
+            read_only: as for _become_disks().
         """
         table = self._copies.table(names, ("guid", "createtxg"), "snapshot,bookmark")
         points = by_dataset(table)
         for name in names:
             synced = [point for point in points.get(name, ()) if is_synced(point.name)]
             outdated, known = superseded(synced, pools), {point.name for point in synced if point.bookmark}
-            gone = [point for point in synced if not point.bookmark]
+            gone = [point for point in synced if not (point.bookmark or saved_memory.is_seal(point.name))]
             for point in gone:
                 if point not in outdated and point.name not in known:
                     self._copies.bookmark(name + point.suffix, point.name)
             if gone:
                 exact.destroy_own(self._zfs, *(name + point.suffix for point in gone))
+        drop_seals(self._zfs, self._copies, names)
         illumos = self._hypervisor.capabilities.platform == "illumos"
-        self._zfs.inherit(names, "readonly", *([] if illumos else ["volmode"]))
+        self._zfs.inherit(names, *([] if read_only else ["readonly"]), *([] if illumos else ["volmode"]))
         self._zfs.set_facts(names, {ROLE: ""})
         left = [one for one in table if "@" in one and not is_synced(one.partition("@")[2])]
         for one, row in table.items():
@@ -572,11 +741,12 @@ class MoveTarget:
             if size is not None:
                 self._zfs.set_facts(one, {"size": str(size)})
 
-    def _finish(self, record: Record, place: str, move: Move, host: Host) -> None:
+    def _finish(self, arrival: Arrival, host: Host) -> None:
         """Set the VM's properties and power, note the replicas at its old host, and remove the entry of the move last.
 
         host: as it is now.
         """
+        record, place = arrival.record, arrival.place
         made = next(one for one in host.vms if one.config.uuid == record.uuid)
         lacking = {disk.uuid for disk in record.disks} - {disk.uuid for disk in made.disks}
         if lacking:
@@ -592,14 +762,24 @@ class MoveTarget:
                 record.uuid, {d.path: known[d.uuid] for d in made.disks if d.uuid in known}
             )
         try:
-            if record.state == "running" and made.config.state == "stopped":
+            if arrival.memory is not None:
+                arrival.memory.run(arrival.allow_memory_loss)
+                self.memory_restored, self.memory_lost = arrival.memory.restored, arrival.memory.lost
+                self.memory_left = arrival.memory.left
+            else:
+                self._opens(made)
+                self.memory_lost = self.memory_lost or arrival.move.memory_lost
+                self.memory_restored = arrival.move.memory_end == moves.RESTORED
+            if arrival.memory is None and record.state == "running" and made.config.state == "stopped":
                 progress.current().now(record.label, "", "start")
                 power.start(self._hypervisor, made, ARRIVAL)
+                if self.memory_restored:
+                    self.memory_restored, self.memory_lost = False, ENDED_SINCE
         finally:  # a start turns it on, also one that fails
             wanted = record.autoboot and decode_setting(record.marks.get(FAILOVER_PROPERTY, "")) is None
             if self._hypervisor.vm(record.uuid).autoboot != wanted:
                 self._hypervisor.set_autoboot(record.uuid, wanted)
-        self._write_replica_notes(record, made, move)
+        self._write_replica_notes(record, made, arrival.move)
         parts = [part.name for disk in made.disks if not disk.hidden for part in disk.snapshots]
         self._zfs.set_facts(parts, {SENT: ""})
         drop_move_entry(
@@ -609,6 +789,11 @@ class MoveTarget:
             int(self._copies.table([place], ("guid",), "filesystem", 0)[place]["guid"][0]),
         )
         self.remove_records(record.uuid)
+
+    def _opens(self, made: Vm) -> None:
+        """Make disks writable whose memory somebody has destroyed."""
+        if made.config.state == "stopped" and whole_vms(self._hypervisor).guest_memory is not None:
+            make_writable(self._zfs, self._copies, made)
 
     def _write_replica_notes(self, record: Record, made: Vm, move: Move) -> None:
         """Write on the disks which hosts have replicas, and remove their properties as replicas."""

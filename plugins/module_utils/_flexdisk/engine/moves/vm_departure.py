@@ -24,6 +24,7 @@ from ...model.command import Runner
 from ...model.dataset import Dataset
 from ...model.desired import Description, Policy
 from ...model.errors import FlexdiskError, Problem
+from ...model.sizes import render_apart
 from ...model.vm import FILE, Disk, Vm, VmConfig
 from ...plan.changes import facts_of
 from ...plan.planner import find_config, find_vm
@@ -34,8 +35,19 @@ from ...rules import moves, snapshots, uefi
 from ...rules.failover import properties_at, setting_of, takers_of
 from ...rules.identity import render_time
 from ...rules.inventory import Host
-from ...rules.layout import container, moves_container, pool_of, replicas_container, vm_dataset
-from ...rules.moves import LEAVING, MOVED, Move
+from ...rules.keys import KEY_NOT_LOADED
+from ...rules.layout import (
+    container,
+    last_part,
+    memory_below,
+    memory_dataset,
+    moves_container,
+    pool_of,
+    replicas_container,
+    vm_dataset,
+)
+from ...rules.moves import COMING, LEAVING, MOVED, Move
+from ...rules.paused_guests import memory_left, paused_guests
 from ...rules.power import GIVEN_UP, NOT_HOME, is_off, why_home_unknown, why_not_started
 from ...rules.replicas import (
     HOME,
@@ -53,21 +65,36 @@ from ...rules.replicas import (
     is_changed,
     is_synced,
 )
+from ...rules.saved_memory import key_name
 from ...zfs import exact
 from ...zfs.commands import Zfs
 from ...zfs.copies import Copies
 from ..host import progress
-from ..host.journal import Journal, forget_vm
+from ..host.journal import Journal, forget_vm, host_name
 from ..host.observe import observe
+from ..replication import records
 from ..replication import trust as keys
-from ..replication.own_copies import drop_move_entry
+from ..replication.own_copies import drop_memory, drop_move_entry, why_memory_stays
 from ..replication.replica_info import HOLD, stored_replicas, uuid_of
 from ..run.outcome import Outcome
 from ..run.run import Context, Task
 from ..steps import file_disks, power, renames
 from ..steps.perform import Performers
+from .guest_memory import (
+    ENDED_SINCE,
+    MEMORY_GONE,
+    MovedMemory,
+    closed_above,
+    drop_seals,
+    is_encrypted,
+    is_secret,
+    make_writable,
+    read_only,
+    size_with_devices,
+)
 from .move_marks import rewrite_move, write_move
 
+_SEPARATOR = "/"  # between the digests of a VM, and of what its guest demands
 _Dict = t.Dict[str, t.Any]
 _Seen = t.Mapping[str, t.Optional[moves.Sighting]]
 
@@ -86,13 +113,35 @@ class MoveSource:
         """When stay() gave the move up. No move that began earlier may leave."""
         self._stayed_before: t.Optional[int] = None
         """The number in `stayed` when leave() was called, None before that."""
+        self._saves_memory = False
+        """Whether save_memory() has something to do. leave() sets it."""
+        self.memory_is_saved = False
+        """Whether the guest's memory was saved. save_memory() sets it."""
+        self.memory_restored = False
+        """Whether the guest goes on here with its memory. stay() sets it."""
+        self.memory_lost = ""
+        """Why the VM goes on without the memory that was saved, "" if it does not."""
+        self.memory_left = ""
+        """Why the saved memory could not be destroyed, "" if it was."""
+        self.seals_left = ""
+        """Why the snapshots that belong to it could not be destroyed. go() sets it."""
 
     # -- look
 
-    def look(self, name: str, here: str, target: str = "", seen: t.Optional[_Seen] = None) -> _Dict:
+    def look(
+        self,
+        name: str,
+        here: str,
+        target: str = "",
+        seen: t.Optional[_Seen] = None,
+        suspends: bool = False,
+        allow_memory_loss: bool = False,
+    ) -> _Dict:
         """Return what this host has of a VM: the VM with its record, or the entry of its move. Read only.
 
-        here: the name of this host for the other one, target. seen: what other hosts say of the VM.
+        here: the name of this host for the other one, target. seen: what other hosts say of the VM. suspends: the
+        memory of the guest is to go with it. Then, or if memory was saved, `memory` is what the target must know of it.
+        allow_memory_loss: as for stay().
         """
         host = observe(self._zfs, self._hypervisor, all_pools=True)
         vm = find_vm(host, name)
@@ -104,6 +153,8 @@ class MoveSource:
                 raise FlexdiskError(vm.code, vm.message)
             entry = known[0]._asdict() if known else None
             empty: _Dict = {"vm": "", "pool": "", "record": None, "digest": "", "refusals": [], "lost": []}
+            empty["memory"] = None
+            empty["memory_left"] = bool(known and memory_left(host, known[0]))
             empty["unmanaged"] = vm.message if find_config(host, name) is not None and not known else ""
             others = [] if known else sorted(config.alias for config in host.configs if config.alias)
             asks = self._hosts_to_ask(known[0] if known else None)
@@ -111,26 +162,103 @@ class MoveSource:
         move = host.moves.get(vm.config.uuid)
         description = whole_vms(self._hypervisor).description(vm.config.uuid)
         record = self.record(host, vm, description, here, target)
+        memory, problems = self._memory_to_send(host, vm, suspends, allow_memory_loss)
         return {
             "vm": vm.config.uuid,
+            "memory": memory,
+            "memory_left": False,
             "pool": vm.config.pool,
             "move": move._asdict() if move else None,
             "term": _term_of_old_copy(vm),
             "asks": self._hosts_to_ask(move),
             "record": record,
-            "digest": digest(record),
-            "refusals": self._refusals(host, vm, description) + _seen_elsewhere(vm, target, seen or {}),
+            "digest": f"{digest(record)}{_SEPARATOR}{self._demands(vm, suspends)}",
+            "refusals": self._refusals(host, vm, description) + _seen_elsewhere(vm, target, seen or {}) + problems,
             "lost": [one.name for one in strange_snapshots(vm)],
             "unmanaged": "",
             "known": [],
         }
 
+    def _memory_to_send(
+        self, host: Host, vm: Vm, suspends: bool, allow_memory_loss: bool
+    ) -> t.Tuple[t.Optional[_Dict], t.List[Problem]]:
+        """Return what the target must know of the memory that goes with the VM, and why it cannot. Read only."""
+        uuid, running = vm.config.uuid, vm.config.state == "running"
+        move = host.moves.get(uuid)
+        if not _has_memory(host, vm):
+            return self._running_memory(host, vm) if running and suspends else (None, [])
+        if move is None or move.phase != LEAVING:
+            return None, []
+        memory = self._memory(uuid)
+        code, reason = why_not_started(vm, GIVEN_UP)
+        if code == KEY_NOT_LOADED:
+            return None, [Problem(code, f"{reason}; its memory is saved, and is sent then", vm.label)]
+        try:
+            if memory.check(True, allow_memory_loss):
+                return None, []
+            if not (running or not _has_place(host, vm)):
+                return memory.traveller(host, vm), []
+        except FlexdiskError as exc:
+            return None, [Problem(exc.code, exc.message, vm.label)]
+        return self._running_memory(host, vm)
+
+    def _running_memory(self, host: Host, vm: Vm) -> t.Tuple[t.Optional[_Dict], t.List[Problem]]:
+        """Return what the target must know of the memory of a running guest, and why it cannot be saved. Read only."""
+        memory = whole_vms(self._hypervisor).guest_memory
+        if memory is None:
+            text = f"{self._hypervisor.capabilities.name} cannot save the memory of a guest, so it moves only stopped"
+            return None, [Problem("NotSupported", f"{text} (flexdisk_move_how=stopped)", vm.label)]
+        shown = memory.traveller(vm.config.uuid)
+        problems = [
+            Problem("NotSupported", f"its memory cannot go with it: {text}", vm.label)
+            for text in memory.refuses(vm.config.uuid)
+        ]
+        for disk in vm.disks:
+            if disk.type == FILE:
+                text = "its disk is a file, and only volumes can be kept as they are while the memory is saved"
+                problems.append(Problem("NotSupported", text, vm.label, disk.label))
+        place = f"{moves_container(vm.config.pool)}/{vm.config.uuid}"
+        stays = why_memory_stays(self._zfs, self._copies, host.datasets, place)
+        problems += [Problem("InUse", stays, vm.label)] if stays else []
+        needs, free = size_with_devices(shown["memory"]), host.available(vm.config.pool)
+        if needs > free:
+            text = "its memory takes up to %s in pool " + vm.config.pool + ", which has %s free"
+            problems.append(Problem("InsufficientSpace", text % render_apart(needs, free), vm.label))
+        secret = is_secret(host, vm)
+        if secret and not is_encrypted(host, vm.config.pool):
+            text = f"its disks are encrypted, and its memory would lie unencrypted in pool {vm.config.pool}"
+            problems.append(Problem("EncryptionRoot", f"{text}; it moves only stopped", vm.label))
+        return {**shown, "encrypted": secret, "saved": False}, problems
+
+    def _demands(self, vm: Vm, suspends: bool) -> str:
+        """Return a digest of what a guest that runs demands of the target, "" if its memory does not go there."""
+        memory = whole_vms(self._hypervisor).guest_memory
+        is_saved = suspends and memory is not None and vm.config.state == "running"
+        return memory.demands(vm.config.uuid) if is_saved and memory is not None else ""
+
     def _hosts_to_ask(self, move: t.Optional[Move]) -> t.List[str]:
         return moves.to_ask(move) if move is not None else []
 
     def _refusals(self, host: Host, vm: Vm, description: Description) -> t.List[Problem]:
+        """Return the problems that keep the VM from leaving. A guest that this move has paused is as one that runs."""
         reason = why_home_unknown(vm)
-        return ([Problem(NOT_HOME, reason, vm.label)] if reason else []) + refusals(host, vm, description.host_bound)
+        if vm.config.uuid in paused_guests(host):
+            vm = replace(vm, config=replace(vm.config, state="running"))
+        problems = [Problem(NOT_HOME, reason, vm.label)] if reason else []
+        return [*problems, *self._closed_by_others(host, vm), *refusals(host, vm, description.host_bound)]
+
+    def _closed_by_others(self, host: Host, vm: Vm) -> t.Iterator[Problem]:
+        """Yield the disks that somebody keeps from being written to. There, they could be, and nobody would know."""
+        move = host.moves.get(vm.config.uuid)
+        ours = move is not None and move.closed
+        if whole_vms(self._hypervisor).guest_memory is None:
+            return
+        for text in closed_above(self._copies, vm):
+            yield Problem("InUse", f"its disks would be writable there, and are not here: {text}", vm.label)
+        if not ours:
+            for name in read_only(self._copies, vm):
+                text = f"somebody has made its disk {name} read-only, and it would be writable there;"
+                yield Problem("InUse", f"{text} zfs inherit readonly {name} ends that", vm.label)
 
     def _check_movable(self, host: Host, vm: Vm, description: Description) -> None:
         problems = self._refusals(host, vm, description)
@@ -166,18 +294,22 @@ class MoveSource:
 
     # -- leave
 
-    def leave(self, uuid: str, here: str, target: str, pool: int, approved: str) -> Description:
-        """Write down that the VM leaves, and stop it. Return its description by the driver.
+    def leave(self, uuid: str, here: str, target: str, pool: int, approved: str, suspends: bool = False) -> Description:
+        """Write down that the VM leaves, and stop it, unless save_memory() is to do that. Return its description.
 
         Args:
             here: as for look().
             pool: the guid of the target's pool.
             approved: the digest from look(). A VM that has changed since is refused.
+            suspends: the memory of the guest goes with it.
         """
         host, vm = self._vm(uuid)
         move, description = host.moves.get(uuid), whole_vms(self._hypervisor).description(uuid)
+        running = vm.config.state == "running"
         self._check_movable(host, vm, description)
-        if digest(self.record(host, vm, description, here, target)) != approved:
+        as_seen, _separator, demands = approved.partition(_SEPARATOR)
+        is_same = digest(self.record(host, vm, description, here, target)) == as_seen
+        if not is_same or (running and suspends and self._demands(vm, suspends) != demands):
             text = "was changed while it was brought over, or its move was given up; run the move again"
             raise FlexdiskError("Changed", f"VM {vm.label} {text}")
         self._stayed_before = moves.stayed_at(vm.root.user)
@@ -192,23 +324,64 @@ class MoveSource:
             write_move(self._zfs, self._hypervisor, config.pool, move)
         elif (move.phase, move.pool) != (LEAVING, pool):
             raise FlexdiskError("InUse", f"VM {vm.label}: {moves.why_frozen(move)} to {move.host}, not to {target}")
-        if vm.config.state == "running":
-            if vm.config.failover and not vm.at_home:  # it runs, so it is; then it is known also while it is down
-                power.note_home(self._zfs, self._hypervisor, vm)
+        if running and vm.config.failover and not vm.at_home:  # it runs, so it is; it is known also while it is down
+            power.note_home(self._zfs, self._hypervisor, vm)
+        self._saves_memory = _has_memory(host, vm) or (running and suspends)
+        if running and move.closed and not self._saves_memory:
+            make_writable(self._zfs, self._copies, vm)
+        if not (running or self._saves_memory):
+            self._goes_without_memory(vm, move)
+        if running and not self._saves_memory:
             progress.current().now(move.label, "", "stop")
             self._hypervisor.stop(uuid, self._policy.stop_timeout, self._policy.allow_force_stop)
         return description
 
-    def would_stay(self, uuid: str) -> bool:
+    def save_memory(self, uuid: str, allow_memory_loss: bool = False) -> None:
+        """Save the memory of the guest after leave(), if that is to go with it, or an interrupted run has begun so.
+
+        allow_memory_loss: as for stay().
+        """
+        if self._saves_memory:
+            memory = self._memory(uuid)
+            self.memory_is_saved = memory.save(allow_memory_loss)
+            self.memory_lost, self.memory_left = memory.lost, memory.left
+
+    def _memory(self, uuid: str) -> MovedMemory:
+        patience = max(60, self._policy.stop_timeout)
+        allowed = self._policy.incoming_allowed
+        return MovedMemory(self._zfs, self._copies, self._hypervisor, uuid, GIVEN_UP, patience, allowed)
+
+    def check_can_stay(self, uuid: str, seen: _Seen, unasked: bool) -> None:
+        """Raise FlexdiskError if another host may run the VM, so that its guest must not go on here. Read only.
+
+        seen: what the hosts say that could have taken it over. unasked: go on even if they do not answer. Without
+        failover, none takes it over. A VM that was stopped is known to be at home, or waits for start_host.
+        """
+        host, vm = self._vm(uuid)
+        move = host.moves.get(uuid)
+        if move is None or vm.config.state == "running":
+            return
+        reason = moves.why_not_here(move, host_name(), seen)
+        silent = sorted(one for one in {move.host, *move.asks.split(",")} - {""} if seen.get(one) is None)
+        if not reason and silent and vm.config.failover and _has_memory(host, vm) and not unasked:
+            reason = f"it has failover, and {' and '.join(silent)} could not be asked whether its guest runs there"
+            reason += f", so it does not go on here ({host_name()}); flexdisk_start_unasked=true lets it go on"
+        if reason:
+            raise FlexdiskError("InUse", f"VM {vm.label}: {reason}")
+
+    def would_stay(self, uuid: str, allow_memory_loss: bool = False) -> bool:
         """Return whether stay() has a move to give up. Raises what stay() raises. Read only."""
         host, vm = self._vm(uuid)
         self._check_stays(host, vm)
+        if uuid in host.moves and _has_memory(host, vm) and not self._gives_up(vm, allow_memory_loss):
+            self._memory(uuid).check(False, allow_memory_loss)
         return uuid in host.moves
 
-    def stay(self, uuid: str) -> bool:
+    def stay(self, uuid: str, allow_memory_loss: bool = False) -> bool:
         """Give the move up and start the VM again if it ran. Return whether a move had begun.
 
-        Raises FlexdiskError MovedAway as soon as a disk has left.
+        A guest whose memory was saved goes on with it. allow_memory_loss: start it without, if there is no other way.
+        Raises FlexdiskError MovedAway as soon as a disk has left, MemoryLost if it needs allow_memory_loss.
 
         A move that has not reached leave() yet is refused there, because this changes the digest of the VM.
         """
@@ -220,11 +393,24 @@ class MoveSource:
         self.given_up = moves.given_up_at(vm.root.user)._replace(number=number)
         self._zfs.set_facts(vm.root.name, {moves.STAYED_PROPERTY: str(number)})
         if move is None:
+            self.seals_left = drop_seals(self._zfs, self._copies, [d.volume.name for d in vm.disks if not d.hidden])
             return had_keys
         self._zfs.set_facts([disk.volume.name for disk in vm.disks], dict.fromkeys(MARKS, ""))
         for disk in (one for one in vm.disks if one.type == FILE):
             file_disks.become_disk(self._zfs, disk.volume.name, disk.uuid)
             file_disks.ensure(self._zfs, disk.volume, disk.size)
+        if _has_memory(host, vm):
+            self._go_on(vm, allow_memory_loss)
+        else:
+            self._start_again(host, vm, move)
+        if not vm.config.failover and self._hypervisor.vm(uuid).autoboot != move.autoboot:
+            self._hypervisor.set_autoboot(uuid, move.autoboot)
+        self._drop_mark(host, f"{moves_container(vm.config.pool)}/{uuid}")
+        return True
+
+    def _start_again(self, host: Host, vm: Vm, move: Move) -> None:
+        """Start a VM again that ran, and whose memory was not saved, or is gone."""
+        self._goes_without_memory(vm, move)
         if move.state == "running":
             progress.current().now(move.label, "", "start it again")
             # A VM with failover whose host has booted since waits for start_host.
@@ -232,19 +418,60 @@ class MoveSource:
                 Journal(self._zfs, host).write_asked(vm, move.autoboot)
             elif not why_not_started(vm, GIVEN_UP)[0]:
                 power.start(self._hypervisor, vm, GIVEN_UP)
+                if self.memory_restored:
+                    self.memory_restored, self.memory_lost = False, ENDED_SINCE
             else:
                 self.left_down = (
                     f"VM {vm.label} ran before its move, and is stopped now: {why_not_started(vm, GIVEN_UP)[1]}"
                 )
-        if not vm.config.failover and self._hypervisor.vm(uuid).autoboot != move.autoboot:
-            self._hypervisor.set_autoboot(uuid, move.autoboot)
-        self._drop_mark(host, f"{moves_container(vm.config.pool)}/{uuid}")
-        return True
+
+    def _goes_without_memory(self, vm: Vm, move: Move) -> None:
+        """Tell what has become of the memory that was saved, if any was, and make the disks writable."""
+        self.memory_lost, self.memory_restored = move.memory_lost, move.memory_end == moves.RESTORED
+        if not (move.closed and read_only(self._copies, vm)):
+            return
+        if vm.config.state == "running":  # somebody has let it go on
+            make_writable(self._zfs, self._copies, vm)
+            return
+        self.memory_lost = self.memory_lost or MEMORY_GONE
+        self._memory(vm.config.uuid).lose(vm, self.memory_lost)
+
+    def _go_on(self, vm: Vm, allow_memory_loss: bool) -> None:
+        """Let the guest go on with the memory that was saved.
+
+        A VM with failover whose host has booted since waits for start_host, which knows of no memory.
+        """
+        memory = self._memory(vm.config.uuid)
+        reason = self._gives_up(vm, allow_memory_loss)
+        if reason:
+            memory.lose(vm, "its host has booted since it was saved" if memory.was_saved() else "")
+            self.memory_lost = memory.lost
+            self.left_down = f"VM {vm.label} ran before its move, and is stopped now: {reason}"
+        else:
+            memory.run(allow_memory_loss)
+            self.memory_lost, self.memory_restored = memory.lost, memory.restored
+        self.memory_left = memory.left
+
+    def _gives_up(self, vm: Vm, allow_memory_loss: bool) -> str:
+        """Return why the VM must not be started here by this task, so that its memory is given up; "" if it may."""
+        code, reason = why_not_started(vm, GIVEN_UP)
+        if not code or vm.config.state == "running":
+            return ""
+        if code != NOT_HOME:
+            raise FlexdiskError(
+                code, f"VM {vm.label}: {reason}; its memory is saved, and the same command restores it then"
+            )
+        if not allow_memory_loss and self._memory(vm.config.uuid).was_saved():
+            text = f"{reason}. Its memory is saved, and cannot be restored after that; flexdisk_allow_memory_loss=true"
+            raise FlexdiskError("MemoryLost", f"VM {vm.label}: {text} gives it up")
+        return reason
 
     def _check_stays(self, host: Host, vm: Vm) -> None:
         move = host.moves.get(vm.config.uuid)
         if move is not None:
             _check_not_taken(move)
+        if move is not None and move.phase == COMING:
+            raise FlexdiskError("InUse", f"VM {vm.label}: {moves.why_frozen(move)}")
         if move is not None and move.phase == MOVED and not self._has_all_disks(host, vm):
             text = f"VM {vm.label} has left for {move.host}; the playbook move_vm goes on"
             raise FlexdiskError("MovedAway", text)
@@ -314,7 +541,7 @@ class MoveSource:
             self._check_movable(host, vm if home_known else replace(vm, at_home=True), description)
             if self._stayed_before not in (None, moves.stayed_at(vm.root.user)):
                 raise FlexdiskError("Changed", f"VM {vm.label}: this move was given up, and another one has begun")
-            _check_sent(vm, transfer, move)
+            _check_sent(vm, transfer, move, _has_memory(host, vm))
             if uefi.digest(description.variables) != variables:
                 text = f"{move.host} does not have the UEFI variables that it has now"
                 raise FlexdiskError("Changed", f"VM {vm.label}: {text}")
@@ -372,6 +599,8 @@ class MoveSource:
         self._zfs.set_facts(names, {REPLICAS_PROPERTY: ""})  # as long as the VM can stay, it knows its replicas
         for disk in replicas_to_be:
             renames.rename(self._zfs, disk.volume.name, f"{replicas_container(disk.volume.pool)}/{disk.uuid}")
+        replicas = [f"{replicas_container(disk.volume.pool)}/{disk.uuid}" for disk in replicas_to_be]
+        self.seals_left = drop_seals(self._zfs, self._copies, replicas)
 
     def _hold(self, base: t.List[str]) -> None:
         missing = sorted(set(base) - self._copies.on_hold(HOLD, base))
@@ -381,9 +610,20 @@ class MoveSource:
     # -- tidy
 
     def tidy(self, uuid: str) -> bool:
-        """Destroy older sets of snapshots on the replicas of a VM that has left. Return whether there were any."""
+        """Destroy what is of no use any more once a VM is on its target. Return whether there was anything.
+
+        This is the memory of its guest, and older sets of snapshots on its replicas.
+        """
         tops = self._copies.tops(("guid",))
         gone = False
+        places = [name for name in tops if moves.is_place(name) and last_part(name) == uuid]
+        if any(self._moves_again(place) for place in places):
+            return False
+        for place in places:
+            known = self._zfs.exists(memory_below(place))
+            self.memory_left = drop_memory(self._zfs, self._copies, place)
+            gone = known and not self.memory_left
+        records.remove(key_name(uuid))
         for one in stored_replicas(self._copies, [name for name in tops if name == container(pool_of(name))]):
             if one.vm == uuid:
                 pools = (one.replica.home, int(tops[pool_of(one.replica.dataset)]["guid"][0]))
@@ -391,6 +631,11 @@ class MoveSource:
                     exact.destroy_own(self._zfs, one.replica.dataset + point.suffix)
                     gone = True
         return gone
+
+    def _moves_again(self, place: str) -> bool:
+        """Whether the VM leaves this host once more, or comes back: then what is here is of that move."""
+        move = moves.decode_at(place, self._zfs.local_fact(place, moves.MOVE_PROPERTY))
+        return move is not None and move.phase != MOVED
 
     # -- forget
 
@@ -432,6 +677,16 @@ class MoveSource:
         if isinstance(vm, Problem):
             raise FlexdiskError(vm.code, vm.message)
         return host, vm
+
+
+def _has_memory(host: Host, vm: Vm) -> bool:
+    """Return whether memory of the guest was saved, or a run has begun to save it: the guest stands still at least."""
+    return _has_place(host, vm) or vm.config.uuid in paused_guests(host)
+
+
+def _has_place(host: Host, vm: Vm) -> bool:
+    """Return whether there is a file system with memory of the guest, or for it."""
+    return moves.memory_is_there(host.datasets, memory_dataset(vm.config.pool, vm.config.uuid))
 
 
 class EndOfVm(Task):
@@ -556,8 +811,13 @@ def _seen_elsewhere(vm: Vm, target: str, seen: _Seen) -> t.List[Problem]:
     return [Problem("InUse", reason, vm.label)] if reason else []
 
 
-def _check_sent(vm: Vm, transfer: VmTransfer, move: Move) -> None:
-    """Raise FlexdiskError unless the target has exactly these disks, all by the same set of snapshots."""
+def _check_sent(vm: Vm, transfer: VmTransfer, move: Move, memory: bool) -> None:
+    """Raise FlexdiskError unless the target has exactly these disks, all by the same set of snapshots.
+
+    memory: that of the guest is saved, so the target must have it as well.
+    """
+    if memory != (transfer.memory is not None):
+        raise FlexdiskError("Changed", f"VM {vm.label}: its saved memory is not what was sent to {move.host}")
     known = {disk.uuid: disk.snapshots for disk in transfer.disks}
     newest = {disk.uuid: _sent(disk)[-1] for disk in _travelling(vm)}
     same = all(one.guid in known.get(uuid, ()) and _short(one) == transfer.set for uuid, one in newest.items())

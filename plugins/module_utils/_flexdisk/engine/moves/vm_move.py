@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import typing as t
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ...fleet.replication import last, trust
 from ...fleet.replication.record import Record, read_record, record_as_result
@@ -19,6 +19,7 @@ from ...rules import incoming
 from ...rules.identity import is_pool, is_uuid
 from ...rules.moves import GivenUp, Sighting, read_sightings
 from ...rules.replicas import is_host
+from ...rules.saved_memory import PATIENT_SECONDS, read_traveller
 from ..host import lock, progress
 from ..host.journal import host_name
 from ..replication.replica_send import Sender
@@ -60,6 +61,8 @@ class MoveArguments:
     record: t.Optional[Record]
     transfer: t.Optional[VmTransfer]
     policy: Policy
+    memory: t.Optional[t.Dict[str, t.Any]] = None
+    """What the other host says of the memory that is to come."""
     limit: int = 0
     """Bytes per second, 0 for no limit."""
     seen: t.Mapping[str, t.Optional[Sighting]] = field(default_factory=dict)
@@ -88,6 +91,7 @@ def parse(params: _Params) -> t.Tuple[MoveArguments, t.List[Problem]]:
     if record is not None and record.uuid != params["vm"]:
         problems.add("InvalidArgument", f"record is that of VM {record.uuid}, not of {params['vm']}")
     transfer = read_transfers([params["transfer"]])[0] if params["transfer"] is not None else None
+    memory = read_traveller(params["memory"]) if params.get("memory") is not None else None
     for message in incoming.problems(params["incoming_allowed"]):
         problems.add("InvalidArgument", message)
     policy = Policy(
@@ -98,7 +102,7 @@ def parse(params: _Params) -> t.Tuple[MoveArguments, t.List[Problem]]:
     limit = params["bandwidth_limit"]
     limit_mib = problems.attempt("", lambda: parse_size(limit, name="bandwidth_limit")) if limit is not None else None
     arguments = MoveArguments(
-        params, record, transfer, policy, (limit_mib or 0) * MIB, read_sightings(params.get("peers") or {})
+        params, record, transfer, policy, memory, (limit_mib or 0) * MIB, read_sightings(params.get("peers") or {})
     )
     if transfer is not None and params["step"] == "leave":
         _check_way(arguments, transfer, problems)
@@ -125,18 +129,18 @@ def run(call: Call, log: _Log, arguments: MoveArguments) -> Answer:
     if step == "look":
         return _look(source, call, arguments)
     if step == "expect" and call.check_mode:
-        problems = target.predict_problems(t.cast(Record, arguments.record), params["target_pool"])
+        record, pool = t.cast(Record, arguments.record), params["target_pool"]
+        problems = target.predict_problems(record, pool, memory=arguments.memory)
         ready = {"changed": False, "msg": _DONE[step], "ready": True}
         return Answer(ready, refusal(problems) if problems else None)
-    if step == "go":
-        source.check_can_leave(uuid, params["peer_name"], arguments.seen, params["unasked"])
-    if step == "arrive" and params["peers"] is not None:
-        target.check_can_arrive(uuid, params["name"] or host_name(), arguments.seen, params["unasked"])
+    _check_others(source, target, arguments)
+    if call.check_mode and step == "arrive":
+        target.check_memory(uuid, params["allow_memory_loss"])
     if call.check_mode and step == "arrive" and params["peers"] is not None:
         comes = target.is_expected(uuid)
         return Answer({"changed": comes, "msg": "the VM arrives, and starts if it ran" if comes else _DONE[step]})
     if call.check_mode and step in ("stay", "cancel"):
-        changes = source.would_stay(uuid) if step == "stay" else target.would_cancel(uuid)
+        changes = source.would_stay(uuid, params["allow_memory_loss"]) if step == "stay" else target.would_cancel(uuid)
         return Answer({"changed": changes, "msg": _DONE[step] if changes else _IDLE[step]})
     if call.check_mode and step != "forget":
         return Answer({"changed": False, "msg": "nothing is moved in check mode"})
@@ -148,27 +152,53 @@ def run(call: Call, log: _Log, arguments: MoveArguments) -> Answer:
     result = {"changed": changed, "msg": message, **({"ready": True} if step == "expect" else {})}
     if step == "stay":
         result.update(stayed=source.given_up.number, term=source.given_up.term)
-    return Answer(result, None, [source.left_down] if source.left_down else [])
+    lost = source.memory_lost or target.memory_lost
+    if step in ("stay", "arrive") or lost:
+        result.update(_memory_end(source, target, lost))
+    warnings = [f"VM {uuid}: memory lost: {lost}"] if lost else []
+    warnings += [source.left_down, source.memory_left or target.memory_left, source.seals_left]
+    return Answer(result, None, [*filter(None, warnings)])
+
+
+def _memory_end(source: MoveSource, target: MoveTarget, lost: str) -> t.Dict[str, t.Any]:
+    """Return what the result says of the memory of the guest. lost: why it is."""
+    word = "restored" if source.memory_restored or target.memory_restored else ""
+    if lost:
+        word = "kept_down" if source.left_down else "lost"
+    return {"memory": word, "memory_lost": lost}
+
+
+def _check_others(source: MoveSource, target: MoveTarget, arguments: MoveArguments) -> None:
+    """Raise FlexdiskError if other hosts say that they have the VM, or may have it."""
+    params, step, uuid = arguments.params, arguments.params["step"], arguments.params["vm"]
+    if step == "go":
+        source.check_can_leave(uuid, params["peer_name"], arguments.seen, params["unasked"])
+    if step == "arrive" and params["peers"] is not None:
+        target.check_can_arrive(uuid, params["name"] or host_name(), arguments.seen, params["unasked"])
+    if step == "stay" and params.get("peers") is not None:  # the run that fails asks nobody
+        source.check_can_stay(uuid, arguments.seen, params["unasked"])
 
 
 def _change(source: MoveSource, target: MoveTarget, call: Call, log: _Log, arguments: MoveArguments) -> bool:
     """Carry out a step that changes something. Return whether there was anything to do."""
     params, step, uuid = arguments.params, arguments.params["step"], arguments.params["vm"]
     if step == "arrive":
-        return target.arrive(uuid, params["peer_name"])
+        return target.arrive(uuid, params["peer_name"], allow_memory_loss=params["allow_memory_loss"])
     if step == "tidy":
         return source.tidy(uuid)
     if step == "forget":
         return source.forget(uuid, arguments.seen, params["unseen"], call.check_mode)
     if step == "stay":
-        return source.stay(uuid)
+        return source.stay(uuid, params["allow_memory_loss"])
     if step == "cancel":
         return target.cancel(uuid, given_up=GivenUp(params["term"], params["stayed"]))
     if step == "expect":
-        target.expect(t.cast(Record, arguments.record), params["target_pool"])
+        target.expect(t.cast(Record, arguments.record), params["target_pool"], memory=arguments.memory)
     elif step == "stop":
         pool = t.cast(VmTransfer, arguments.transfer).peer
-        source.leave(uuid, params["name"], params["peer_name"], pool, params["digest"])
+        source.leave(uuid, params["name"], params["peer_name"], pool, params["digest"], params["suspends"])
+        with _or_stays(source, params, contextlib.nullcontext()):
+            source.save_memory(uuid, params["allow_memory_loss"])
     elif step == "leave":
         _leave(source, call, log, arguments)
     else:
@@ -186,21 +216,23 @@ def _leave(source: MoveSource, call: Call, log: _Log, arguments: MoveArguments) 
     last_transfer = LastTransfer(Sender(call.zfs, call.hypervisor, call.runner, None))
 
     def locked() -> t.ContextManager[t.List[str]]:
-        return module_locked(call.runner, None, params, f"the move of VM {uuid} to {peer}", log)
+        waits = {**params, "lock_timeout": PATIENT_SECONDS} if source.memory_is_saved else params
+        return module_locked(call.runner, None, waits, f"the move of VM {uuid} to {peer}", log)
 
     with lock.transfers(call.runner, [uuid], f"the move to {peer}") as transfer_lock:
         with locked():
-            description = source.leave(uuid, here, peer, transfer.peer, params["digest"])
-            with _or_stays(source, uuid, contextlib.nullcontext()):
-                taken = last_transfer.take(transfer)
-        with _or_stays(source, uuid, locked()), progress.reporting(transfer_lock, log, arguments.limit) as meter:
+            description = source.leave(uuid, here, peer, transfer.peer, params["digest"], params["suspends"])
+            with _or_stays(source, params, contextlib.nullcontext()):
+                source.save_memory(uuid, params["allow_memory_loss"])
+                taken = last_transfer.take(transfer if source.memory_is_saved else replace(transfer, memory=None))
+        with _or_stays(source, params, locked()), progress.reporting(transfer_lock, log, arguments.limit) as meter:
             last_transfer.send(taken, arguments.address, params["host_keys"], meter, here)
-        with _or_stays(source, uuid, locked()), locked():
+        with _or_stays(source, params, locked()), locked():
             source.go(uuid, peer, taken, description, params["variables"] or "")
 
 
 @contextlib.contextmanager
-def _or_stays(source: MoveSource, uuid: str, locked: t.ContextManager[t.Any]) -> t.Iterator[None]:
+def _or_stays(source: MoveSource, params: _Params, locked: t.ContextManager[t.Any]) -> t.Iterator[None]:
     """Give the move up if the body fails while the VM is down. The controller may be gone and not do so itself.
 
     locked: the lock that stay() needs.
@@ -208,10 +240,14 @@ def _or_stays(source: MoveSource, uuid: str, locked: t.ContextManager[t.Any]) ->
     try:
         yield
     except FlexdiskError as exc:
+        uuid = params["vm"]
         try:
             with locked:
-                source.stay(uuid)
-            why_down = source.left_down
+                source.stay(uuid, params["allow_memory_loss"])
+            lost = f"memory lost, so it has booted: {source.memory_lost}" if source.memory_lost else ""
+            why_down = "; ".join(
+                filter(None, (source.left_down, lost if not source.left_down else "", source.memory_left))
+            )
         except FlexdiskError as other:
             why_down = (
                 f"VM {uuid} could not be started again, and is down: {other.message}. The playbook move_vm goes on, or"
@@ -224,7 +260,8 @@ def _look(source: MoveSource, call: Call, arguments: MoveArguments) -> Answer:
     params = arguments.params
 
     def read() -> t.Dict[str, t.Any]:
-        return source.look(params["vm"], params["name"], params["peer_name"] or "", arguments.seen)
+        words = (params["suspends"], params["allow_memory_loss"])
+        return source.look(params["vm"], params["name"], params["peer_name"] or "", arguments.seen, *words)
 
     task = f"a look at VM {params['vm']}"
     seen = read_settled(call, params, task, read, lambda seen: not seen["vm"] and not seen["move"])

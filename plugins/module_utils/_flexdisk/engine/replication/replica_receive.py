@@ -14,13 +14,13 @@ from ...fleet.replication.copies import VOLUME, Original
 from ...fleet.replication.retention import obsolete_there, retained_sets, with_dates
 from ...fleet.replication.streams import GiveUp, Rollback, check_encryption, check_role, check_rollbacks
 from ...fleet.replication.sync import lacks_reservation
-from ...fleet.replication.transfers import DiskTransfer, VmTransfer, place
+from ...fleet.replication.transfers import DiskTransfer, VmTransfer, memory_place, place
 from ...hypervisor.protocol import Hypervisor
 from ...model.command import Runner
 from ...model.errors import FlexdiskError
-from ...rules import moves
+from ...rules import moves, saved_memory
 from ...rules.identity import PREFIX, render_time, seconds_of
-from ...rules.layout import container, moves_container, replicas_container
+from ...rules.layout import container, memory_below, moves_container, replicas_container
 from ...rules.replicas import COMING_SNAPSHOTS, HOME, HOST, KEEP, OF_VM, RESERVED, ROLE, SENT, SYNCED, TAKEN
 from ...rules.retention import encode_keep
 from ...zfs import copies
@@ -32,7 +32,7 @@ from ..host.journal import host_name
 from ..host.runner import search_path
 from . import trust as keys
 from .at_once import at_once
-from .own_copies import destroy_with_holds, drop_own_copy
+from .own_copies import clear_memory, destroy_with_holds, drop_memory, drop_own_copy
 from .receivers import end_receiver, pid_file
 from .replica_info import HOLD, StoredReplica, check_alone, stored_replicas
 from .way_back import roll_back_replica
@@ -111,6 +111,9 @@ class Receiver:
             self._prepare_replica(disk, replica)
             if disk.sent:
                 lines[disk.uuid] = self._authorized_line(vm, disk, replica, amount)
+        for vm in (vm for vm in vms if vm.memory is not None):
+            clear_memory(self._zfs, self._copies, f"{moves_container(vm.pool)}/{vm.uuid}")  # of a run that was killed
+            lines[saved_memory.key_name(vm.uuid)] = self._memory_line(vm, amount)
         lines.update({vm.uuid: self._question_line(vm, amount) for vm in vms if vm.asks})
         keys.add_authorized(self._authorized, lines)
         return keys.host_keys(host_keys)
@@ -118,6 +121,8 @@ class Receiver:
     def _end_receivers(self, vms: t.Sequence[VmTransfer]) -> None:
         for disk in (disk for vm in vms for disk in vm.disks if disk.streams):
             end_receiver(self._runner, disk.uuid)
+        for vm in (vm for vm in vms if vm.memory is not None):
+            end_receiver(self._runner, saved_memory.key_name(vm.uuid))
 
     def _check_replicas(self, vm: VmTransfer, stored: t.Mapping[str, StoredReplica]) -> None:
         """Raise FlexdiskError if a replica is not as planned."""
@@ -189,6 +194,13 @@ class Receiver:
         command = trust.receive_command(zfs_program(), place(vm, disk), properties, pid_file(disk.uuid))
         return trust.authorized(command, disk.key, disk.uuid, keys.expiry(amount))
 
+    def _memory_line(self, vm: VmTransfer, amount: int) -> str:
+        """Return the line of authorized_keys for the memory of the guest. Only root can read what comes."""
+        name, memory = saved_memory.key_name(vm.uuid), t.cast(DiskTransfer, vm.memory)
+        own = saved_memory.properties(vm.uuid)
+        command = trust.receive_command(zfs_program(), memory_place(vm), own, pid_file(name))
+        return trust.authorized(command, memory.key, name, keys.expiry(amount))
+
     def _question_line(self, vm: VmTransfer, amount: int) -> str:
         """Return the line of authorized_keys with which the home asks what was received. It allows nothing else."""
         command = trust.get_command(zfs_program(), copies.arguments(*last.question(vm)))
@@ -210,6 +222,7 @@ class Receiver:
         for vm in vms:
             try:
                 has_all, changed = self._close_vm(vm, stored, since)
+                changed = self._tidy_memory(vm) or changed
             except FlexdiskError as exc:
                 failures.append(f"{vm.full_label}: {exc.message} [{exc.code}]")
                 continue
@@ -235,6 +248,20 @@ class Receiver:
         if len(received) < len(pairs) or not all(_has_snapshot(disk, one, vm.set) for disk, one in received):
             return False, changed
         return True, self._keep_set(vm, received, since) or changed
+
+    def _tidy_memory(self, vm: VmTransfer) -> bool:
+        """Destroy the memory of a guest that has left this host, if its move could not do so any more.
+
+        Return whether there was any.
+        """
+        at = f"{moves_container(vm.pool)}/{vm.uuid}"
+        if not (self._zfs.files.exists(saved_memory.folder(vm.uuid)) and self._zfs.exists(memory_below(at))):
+            return False
+        move = moves.decode_at(at, self._zfs.local_fact(at, moves.MOVE_PROPERTY))
+        if move is None or move.phase != moves.MOVED:
+            return False
+        drop_memory(self._zfs, self._copies, at)
+        return True
 
     def _settle(self, vm: VmTransfer, disk: DiskTransfer, stored: StoredReplica) -> bool:
         """Mark received snapshots, and reserve what the disk reserves. Return whether there was anything to do."""

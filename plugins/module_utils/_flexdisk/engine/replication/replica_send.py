@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 import typing as t
@@ -21,14 +22,18 @@ from ...hypervisor import whole_files
 from ...hypervisor.protocol import Hypervisor
 from ...model.command import Carrier
 from ...model.errors import FlexdiskError, Problem
+from ...model.sizes import MIB
 from ...model.vm import Vm
 from ...rules.failover import RIVALS_PROPERTY, encode_rivals, rivals_of
 from ...rules.identity import PREFIX, render_time
 from ...rules.inventory import Host
-from ...rules.layout import replicas_container
+from ...rules.layout import memory_dataset, moves_container, pool_of, replicas_container
+from ...rules.moves import COMING, LEAVING, has_memory, memory_is_there, stands_still, why_frozen
+from ...rules.paused_guests import paused_guests
 from ...rules.power import NOT_HOME, why_home_unknown
 from ...rules.replicas import REPLICAS_PROPERTY, Note, decode_notes, encode_notes, short_peer
 from ...rules.retention import Keep, RetainCounts, decode_keep
+from ...rules.saved_memory import is_seal, key_name
 from ...rules.space import sync_needs
 from ...zfs import exact
 from ...zfs.commands import Zfs
@@ -124,19 +129,19 @@ class Sender:
         """Plan a sync of these VMs. Read only.
 
         A VM that another host may have taken over is left out, because its replicas would pass for newer than they
-        are. If only such VMs are named, that is a problem.
+        are, and so is one in the middle of a move that a sync would destroy. If only such VMs are named, that is a
+        problem.
         """
         began = int(time.time())
         view = replica_info.read_vms(self.zfs, self.copies, self.hypervisor, names, self.pool)
         result = SyncPlan(host=view.host, problems=list(view.problems))
         result.labels = {vm.config.uuid: vm.label for vm in view.vms}
         needs: t.Dict[str, int] = {}
-        unsure = [(vm, reason) for vm, reason in ((vm, why_home_unknown(vm)) for vm in view.vms) if reason]
+        unsure = {vm.config.uuid: one for vm in view.vms for one in _why_left_out(vm, view.host, peer.name)}
         if len(unsure) == len(view.vms):
-            result.problems += [Problem(NOT_HOME, reason, vm.label) for vm, reason in unsure]
-        result.failures = [f"{vm.label}: {reason} [{NOT_HOME}]" for vm, reason in unsure]
-        left_out = {vm.config.uuid for vm, _words in unsure}
-        for vm in (vm for vm in view.vms if vm.config.uuid not in left_out):
+            result.problems += unsure.values()
+        result.failures = [f"{one.vm}: {one.message} [{one.code}]" for one in unsure.values()]
+        for vm in (vm for vm in view.vms if vm.config.uuid not in unsure):
             place = peer.pool or vm.config.pool
             problems = refusals(vm, view.host, peer, place)
             if not problems:
@@ -215,16 +220,19 @@ class Sender:
                 failures.append(f"{known.full_label}: {exc.message} [{exc.code}]")
         return done, failures
 
-    def announce(self, planned: SyncPlan) -> t.List[VmTransfer]:
+    def announce(self, planned: SyncPlan, suspends: bool = False) -> t.List[VmTransfer]:
         """Reserve space for the last set of VMs that are about to stop, and make the keys for its transfer.
 
-        planned: with fresh=True. Raises FlexdiskError Changed if replicas are not as a sync leaves them.
+        planned: with fresh=True. suspends: the memory of guests that run is to be sent, too. What was saved is sent in
+        any case. Raises FlexdiskError Changed if replicas are not as a sync leaves them.
         """
         for known in planned.transfers:
             last.check(known)
         for vm, planning in zip(planned.vms, planned.syncs):
             self._make_room(vm, planning, t.cast(Host, planned.host))
-        return [self._with_keys(known, known.uuid) for known in planned.transfers]
+        pairs = zip(planned.vms, planned.transfers)
+        transfers = [_with_memory(known, vm, t.cast(Host, planned.host), suspends) for vm, known in pairs]
+        return [self._with_keys(known, known.uuid) for known in transfers]
 
     def _make_room(self, vm: Vm, planning: sync.VmSync, host: Host) -> None:
         """Destroy sets that were never sent completely, and give the VM space for the next one."""
@@ -251,9 +259,11 @@ class Sender:
     def _with_keys(self, vm: VmTransfer, *more: str) -> VmTransfer:
         """Return the transfer with new keys for the disks that have something to send. more: names of further keys."""
         wanted = [*(disk.uuid for disk in vm.disks if disk.sent), *more]
+        wanted += [key_name(vm.uuid)] if vm.memory is not None else []
         new_keys = keys.make_keys(self.runner, vm.uuid, wanted) if wanted else {}
         disks = tuple(replace(disk, key=new_keys.get(disk.uuid, "")) for disk in vm.disks)
-        return replace(vm, disks=disks, asks=new_keys.get(vm.uuid, ""))
+        memory = vm.memory and replace(vm.memory, key=new_keys[key_name(vm.uuid)])
+        return replace(vm, disks=disks, memory=memory, asks=new_keys.get(vm.uuid, ""))
 
     def _take_snapshots(self, planning: sync.VmSync, vm: VmTransfer, peer: str) -> t.Dict[str, t.Tuple[int, int]]:
         """Take the snapshots. Return guid and createtxg of each by name."""
@@ -306,10 +316,12 @@ class Sender:
         folder = keys.keys_folder(vm.uuid)
         path = os.path.join(folder, keys.KNOWN_HOSTS)
         whole_files.replace(path, trust.known_hosts(address, known).encode(), durable=False)
-        for disk in vm.disks:
+        every = [(disk, disk.uuid) for disk in vm.disks]
+        every += [(vm.memory, key_name(vm.uuid))] if vm.memory is not None else []
+        for disk, key in every:
             for stream in disk.sent:
                 progress.now(vm.label, disk.name or disk.uuid, "sending")
-                self._carry(disk, stream, trust.ssh(address, os.path.join(folder, disk.uuid), path), progress)
+                self._carry(disk, stream, trust.ssh(address, os.path.join(folder, key), path), progress)
 
     def _check_snapshots(self, vm: VmTransfer) -> None:
         """Raise FlexdiskError Changed unless the snapshots have the planned guids."""
@@ -373,8 +385,17 @@ class Sender:
             for point in obsolete_here(original, vm.set, vm.home, vm.peer, stays[vm.uuid]):
                 if self._destroy_unless_cloned(disk.dataset + point.suffix):
                     changed.add(disk.dataset)
+            self._drop_seals(vm.uuid, original)
         notes = {vm.uuid: Note(short_peer(vm.peer), peer, render_time(_synced_at(vm))) for vm in vms}
         self._write_notes(table, {disk.dataset: (short_peer(vm.peer), notes[vm.uuid]) for vm, disk in disks}, changed)
+
+    def _drop_seals(self, vm: str, disk: Original) -> None:
+        """Destroy the seals that an ended move of the VM could not destroy, because others held them."""
+        seals = [disk.dataset + point.suffix for point in disk.snapshots if is_seal(point.name)]
+        if seals and not self.zfs.exists(f"{moves_container(pool_of(disk.dataset))}/{vm}"):
+            for name in seals:
+                with contextlib.suppress(ZfsError):
+                    exact.destroy_own(self.zfs, name)
 
     def _destroy_unless_cloned(self, name: str) -> bool:
         """Destroy an older snapshot or bookmark. Return False if somebody has cloned it: the next sync tries again."""
@@ -455,6 +476,33 @@ class Sender:
         return EndedSync(
             [vm.config.uuid for vm in view.vms], sorted(homes), destroyed, had_notes, [], with_failover, names
         )
+
+
+def _with_memory(known: VmTransfer, vm: Vm, host: Host, suspends: bool) -> VmTransfer:
+    """Return the transfer with the memory of the guest, if that is saved or about to be. It is not sent raw: what
+    arrives is encrypted as the pool there is.
+    """
+    name = memory_dataset(vm.config.pool, known.uuid)
+    goes = vm.config.uuid in paused_guests(host) or (suspends and vm.config.state == "running")
+    if not (memory_is_there(host.datasets, name) or goes):
+        return known
+    size = vm.config.memory * MIB
+    return replace(known, memory=DiskTransfer(known.uuid, "memory", name, "filesystem", 0, 0, sends=size))
+
+
+def _why_left_out(vm: Vm, host: Host, peer: str) -> t.Iterator[Problem]:
+    """Yield why nothing of a VM is sent to a host.
+
+    A VM that comes has what proves that its memory belongs to its disks, and the base of its way back, in snapshots and
+    bookmarks that a sync destroys. The memory of a guest that leaves belongs to the sync of its move alone.
+    """
+    reason, move = why_home_unknown(vm), host.moves.get(vm.config.uuid)
+    if reason:
+        yield Problem(NOT_HOME, reason, vm.label)
+    elif move is not None and not (move.back_to or move.taken):
+        memory = has_memory(move, host.datasets, host.geometry) or stands_still(move, vm.config.state)
+        if (move.phase == COMING and vm.disks) or (move.phase == LEAVING and memory and move.host != peer):
+            yield Problem("InUse", f"{why_frozen(move, memory)}, and it is not replicated before", vm.label)
 
 
 def _stay_here(vm: VmTransfer, points: t.Mapping[str, t.Tuple[Point, ...]]) -> t.Set[str]:

@@ -109,7 +109,10 @@ def _prepare(sender: Sender, call: Call, step_call: StepCall, arguments: SendArg
     failures: t.List[str] = []
     if not call.check_mode:
         with _transfers(call, transfers, f"a sync to {peer.name}"):
-            transfers, failures = (sender.announce(planned), []) if last else sender.prepare(planned, peer.name)
+            if last:
+                transfers = sender.announce(planned, step_call.params["suspends"])
+            else:
+                transfers, failures = sender.prepare(planned, peer.name)
     labelled = list(zip((vm.config.label for vm in planned.vms), planned.syncs))
     idle = all(one.idle for one in planned.syncs)
     msg = report.summary(labelled, peer.name)

@@ -8,7 +8,9 @@ from __future__ import annotations
 import typing as t
 
 from ...fleet.replication import host_steps
+from ...hypervisor.protocol import Hypervisor
 from ...model.errors import FlexdiskError, Problem
+from ..host.runner import SubprocessRunner
 from .module import Module, error
 from .module_run import Answer, Call, run_module
 from .whole_vms import WHOLE_VMS
@@ -51,6 +53,15 @@ def checked(module: Module, validator: t.Any) -> _Dict:
     return {**host_steps.defaults(), **arguments, **module_options}
 
 
+def _libvirt(uri: str, runner: SubprocessRunner) -> Hypervisor:
+    from ...hypervisor.libvirt_driver import Libvirt
+    from ...hypervisor.libvirt_memory import LibvirtMemory, MemoryConnection
+    from ...zfs.devices import at
+
+    domains = MemoryConnection(uri, at)
+    return Libvirt(domains, uri, runner, guest_memory=LibvirtMemory(domains))
+
+
 def run_step(module: Module, core: str, host_run: HostRun) -> None:
     """Carry out a step with checked arguments, and end the module. core: the version of ansible-core."""
     params = module.params
@@ -62,5 +73,5 @@ def run_step(module: Module, core: str, host_run: HostRun) -> None:
         lambda call, given: host_run.run(call, module.log, params, given),
         reads=params["step"] in host_run.reads,
         every_pool=host_run.every_pool,
-        drivers=WHOLE_VMS,
+        drivers=WHOLE_VMS._replace(libvirt=_libvirt),
     )

@@ -96,8 +96,14 @@ def why_not(job: _Raw, ended: t.Mapping[str, _Raw]) -> str:
     return job["move"]["why"] or f"it needs that of {' and '.join(lacking)}"
 
 
-def done(move: _Raw, check: bool, downtime: object, outlook: t.Optional[_Raw]) -> _Dict:
-    """Return what became of a job that is done. downtime: seconds, None if unknown. outlook: what check mode says."""
+def done(move: _Raw, check: bool, downtime: object, outlook: t.Optional[_Raw], memory_lost: str = "") -> _Dict:
+    """Return what became of a job that is done.
+
+    Args:
+        downtime: seconds, None if unknown.
+        outlook: what check mode says.
+        memory_lost: why a guest that was to go on has booted, "" if it has not.
+    """
     text = f"put back: {move['why']}"
     if check and move["do"] == execution.MOVE:
         text = f"can move, downtime {outlook['downtime']}" if outlook else "can move"
@@ -105,6 +111,7 @@ def done(move: _Raw, check: bool, downtime: object, outlook: t.Optional[_Raw]) -
         text = f"would be {text}"
     elif move["do"] == execution.MOVE:
         text = f"moved, down for {downtime} s" if downtime is not None else "moved"
+        text += f"; memory lost, so it has booted: {memory_lost}" if memory_lost else ""
     return {"fine": True, "words": text}
 
 

@@ -20,6 +20,7 @@ _NUMBERS = {"type": "list", "elements": "int", "default": []}
 ARGUMENTS: _Spec = {
     "address": {"type": "str"},
     "allow_force_stop": {"type": "bool", "default": False},
+    "allow_memory_loss": {"type": "bool", "default": False},
     "allow_restart": {"type": "bool", "default": False},
     "authorized_keys": {"type": "path", "default": "~/.ssh/authorized_keys"},
     "bandwidth_limit": {"type": "str"},
@@ -42,6 +43,7 @@ ARGUMENTS: _Spec = {
     "leave_out": _TEXTS,
     "left_out": {**_TEXTS, "default": []},
     "max_data_loss": {"type": "int"},
+    "memory": {"type": "dict"},
     "name": {"type": "str"},
     "needed": {"type": "int", "default": 0},
     "new_name": {"type": "str"},
@@ -59,6 +61,7 @@ ARGUMENTS: _Spec = {
     "ssh_directories": {"type": "list", "elements": "path", "default": ["/etc/ssh", "/var/ssh"]},
     "stayed": {"type": "int"},
     "stop_timeout": {"type": "raw", "default": 180},
+    "suspends": {"type": "bool", "default": False},
     "target_pool": {"type": "str"},
     "term": {"type": "int"},
     "transfer": {"type": "dict"},
@@ -90,14 +93,18 @@ _PLANS = "address port peer_pool bandwidth_limit"
 
 STEPS: t.Mapping[str, t.Mapping[str, Step]] = {
     "move": {  # a VM goes to another host
-        "look": _step("vm name", "peer_name peers"),
-        "expect": _step("vm record target_pool", "name incoming_allowed"),
-        "stop": _step(_LEAVES, _STOPS),
+        "look": _step("vm name", "peer_name peers suspends allow_memory_loss"),
+        "expect": _step("vm record target_pool", "name incoming_allowed memory"),
+        "stop": _step(_LEAVES, f"suspends allow_memory_loss {_STOPS}"),
         "renew": _step("vm record"),
-        "leave": _step(f"{_LEAVES} address host_keys", f"port bandwidth_limit variables {_STOPS}"),
+        "leave": _step(
+            f"{_LEAVES} address host_keys", f"port bandwidth_limit variables suspends allow_memory_loss {_STOPS}"
+        ),
         "go": _step("vm peer_name", f"peers unasked {_STOPS}"),
-        "arrive": _step("vm peer_name", f"name peers unasked authorized_keys {_STOPS}"),
-        "stay": _step("vm", "stop_timeout"),
+        "arrive": _step(
+            "vm peer_name", f"name peers unasked authorized_keys incoming_allowed allow_memory_loss {_STOPS}"
+        ),
+        "stay": _step("vm", "peers unasked stop_timeout allow_memory_loss"),
         "cancel": _step("vm stayed term", "authorized_keys"),
         "tidy": _step("vm", _STOPS),
         "forget": _step("vm", "peers unseen"),
@@ -118,7 +125,7 @@ STEPS: t.Mapping[str, t.Mapping[str, Step]] = {
     },
     "send": {  # a sync, on the home of the VMs
         "prepare": _step("vms peer peer_name", f"{_PLANS} keep keep_home goes_on"),
-        "announce": _step("vms peer peer_name", _PLANS),
+        "announce": _step("vms peer peer_name", f"{_PLANS} suspends"),
         "send": _step("transfers address host_keys peer_name", "port bandwidth_limit"),
         "finish": _step("transfers complete peer_name"),
         "remove": _step("vms peer_name"),

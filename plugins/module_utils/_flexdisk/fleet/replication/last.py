@@ -12,8 +12,9 @@ from ...model.errors import FlexdiskError
 from ...rules import layout, moves
 from ...rules.identity import PREFIX
 from ...rules.replicas import ROLE
-from .streams import Increment
-from .transfers import DiskTransfer, VmTransfer, place
+from .copies import Point
+from .streams import Full, Increment
+from .transfers import DiskTransfer, VmTransfer, memory_place, place
 
 _Cells = t.Mapping[str, t.Tuple[str, str]]
 DatasetProperties = t.Mapping[str, _Cells]  # value and source by dataset and property
@@ -35,7 +36,10 @@ def check(vm: VmTransfer) -> None:
 
 def taken(vm: VmTransfer, taken_snapshots: t.Mapping[str, t.Tuple[int, int]]) -> VmTransfer:
     """Return the transfer with the snapshots taken. taken_snapshots: guid and createtxg by dataset of the disk."""
-    return replace(vm, disks=tuple(_taken(disk, *taken_snapshots[disk.dataset]) for disk in vm.disks))
+    memory = vm.memory
+    if memory is not None:
+        memory = replace(memory, streams=(Full(Point(vm.set, *taken_snapshots[memory.dataset])),))
+    return replace(vm, disks=tuple(_taken(disk, *taken_snapshots[disk.dataset]) for disk in vm.disks), memory=memory)
 
 
 def _taken(disk: DiskTransfer, guid: int, createtxg: int) -> DiskTransfer:
@@ -47,29 +51,38 @@ def _taken(disk: DiskTransfer, guid: int, createtxg: int) -> DiskTransfer:
 def question(vm: VmTransfer) -> t.Tuple[t.Tuple[str, ...], t.Tuple[str, ...], str, int]:
     """Datasets, properties, types and depth of what the other host is asked for."""
     places = [place(vm, disk) for disk in vm.disks]
-    return (*places, _expected_at(vm)), ("guid", "written", "receive_resume_token", _ROLE, _MOVE), _TYPES, 1
+    depth = 1 if vm.memory is None else 2  # it lies below the entry of the move, unless it was given up
+    return (*places, _expected_at(vm)), ("guid", "written", "receive_resume_token", _ROLE, _MOVE), _TYPES, depth
 
 
 def lacking(vm: VmTransfer, properties: DatasetProperties, here: str) -> str:
-    """Return why the VM must not leave, by the properties on the other host; "" if it may. here: this host's name for
-    the other one. The other host must expect the VM from here, and have the whole set.
+    """Return why the VM must not leave, by the properties on the other host; "" if it may.
+
+    The other host must expect the VM from here, and have the whole set, also of the memory if that is sent. here: this
+    host's name for the other one.
     """
     where = _expected_at(vm)
     move = moves.decode_at(where, _local(properties.get(where, {}), _MOVE))
     if move is None or move.phase != moves.COMING or move.back_to or (move.host, move.pool) != (here, vm.home):
         return "it does not expect the VM"
     lacks = [disk.name or disk.uuid for disk in vm.disks if not _has(vm, disk, properties)]
+    if vm.memory is not None and not _is_complete(vm, vm.memory, memory_place(vm), properties):
+        lacks.append("the memory of its guest")
     return f"it does not have everything of {', '.join(lacks)}" if lacks else ""
 
 
 def _has(vm: VmTransfer, disk: DiskTransfer, properties: DatasetProperties) -> bool:
     """Return whether a replica has the last snapshot, and nothing else is under way."""
     name = place(vm, disk)
-    replica, snapshot = properties.get(name, {}), properties.get(f"{name}@{vm.set}", {})
-    complete = _value(replica, "written") == "0" and _value(replica, "receive_resume_token") == "-"
-    (stream,) = disk.sent
-    came = _value(snapshot, "guid") == str(stream.to.guid)
-    return complete and came and _local(replica, _ROLE) == disk.uuid
+    return _is_complete(vm, disk, name, properties) and _local(properties.get(name, {}), _ROLE) == disk.uuid
+
+
+def _is_complete(vm: VmTransfer, sent: DiskTransfer, name: str, properties: DatasetProperties) -> bool:
+    """Return whether a dataset has the last snapshot, and nothing else is under way."""
+    dataset, snapshot = properties.get(name, {}), properties.get(f"{name}@{vm.set}", {})
+    complete = _value(dataset, "written") == "0" and _value(dataset, "receive_resume_token") == "-"
+    (stream,) = sent.sent
+    return complete and _value(snapshot, "guid") == str(stream.to.guid)
 
 
 def _expected_at(vm: VmTransfer) -> str:

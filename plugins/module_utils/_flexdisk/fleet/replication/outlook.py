@@ -21,9 +21,31 @@ class Hosts(t.NamedTuple):
     target: str
 
 
-def downtime(sync: _Raw, running: bool) -> str:
+class MemoryEnd(t.NamedTuple):
+    """What has become of the memory of a guest that was saved."""
+
+    word: str = ""
+    """restored, lost, kept_down (lost, and the VM waits for start_host), or "" if none was saved."""
+    reason: str = ""
+    """Why it is lost."""
+
+
+_NO_MEMORY = MemoryEnd()
+
+
+def memory_text(memory: MemoryEnd) -> str:
+    """Return what has become of the memory, to be added to a sentence."""
+    if memory.word == "lost":
+        return f"; memory lost, so it has booted: {memory.reason}"
+    if memory.word == "kept_down":
+        return f"; memory lost, and it does not run: {memory.reason}"
+    return "; its guest goes on" if memory.word else ""
+
+
+def downtime(sync: _Raw, running: bool, memory: int = 0) -> str:
     """Return the estimated downtime of a move: all that has changed since the last sync is sent while the VM is down.
-    sync: what the step prepare returns.
+
+    sync: what the step prepare returns. memory: the bytes of the guest's memory if that is sent, too.
     """
     if not running:
         return "none, for it does not run"
@@ -31,25 +53,48 @@ def downtime(sync: _Raw, running: bool) -> str:
     if any(stream["kind"] not in ("increment", "rollback") for stream in streams):
         return "not known before its disks are there"
     changed = render_bytes(sync["stream_bytes"])
+    parts = f"{changed} and {render_bytes(memory)} of memory" if memory else changed
     if not sync["rate"]:
-        return f"not known: {changed} have changed, and no rate has been measured yet"
-    seconds = -(-sync["stream_bytes"] // sync["rate"])
-    return f"about {seconds} s for {changed} at {render_bytes(sync['rate'])}/s, beside shutdown and start"
+        have = f"{changed} have changed" + (f", {render_bytes(memory)} are its memory" if memory else "")
+        return f"not known: {have}, and no rate has been measured yet"
+    seconds = -(-(sync["stream_bytes"] + memory) // sync["rate"])
+    beside = "beside writing and reading the memory" if memory else "beside shutdown and start"
+    return f"about {seconds} s for {parts} at {render_bytes(sync['rate'])}/s, {beside}"
 
 
-def lines(sync: _Raw, vm: str, hosts: Hosts, running: bool, takes: int, lost: t.Sequence[str] = ()) -> t.List[str]:
-    """Return the phases of a move, the downtime, and the space on both sides. takes: bytes that the VM itself takes
-    there. lost: snapshots that others have taken of its own dataset.
+def lines(
+    sync: _Raw,
+    vm: str,
+    hosts: Hosts,
+    running: bool,
+    takes: int,
+    lost: t.Sequence[str] = (),
+    memory: int = 0,
+    saved: bool = False,
+) -> t.List[str]:
+    """Return the phases of a move, the downtime, and the space on both sides.
+
+    Args:
+        takes: bytes that the VM itself takes there.
+        lost: snapshots that others have taken of its own dataset.
+        memory: as for downtime().
+        saved: the memory is saved already.
     """
+    leaves = f"leave: {vm} is stopped on {hosts.source}" if running else f"leave: {vm} is kept from being started"
+    starts = ", and it starts" if running else ""
+    if memory:
+        done = "is saved already" if saved else "is saved"
+        leaves = f"leave: the memory of {vm} ({render_bytes(memory)}) {done} on {hosts.source}; its guest stands still"
+        starts = ", and its guest goes on"
     return [
         f"sync: {sync['msg']}, while it runs" if running else f"sync: {sync['msg']}",
         f"expect: {vm} is made on {hosts.target}, without disks",
-        f"leave: {vm} is stopped on {hosts.source}" if running else f"leave: {vm} is kept from being started",
-        "last sync: what was written since is sent",
+        leaves,
+        "last sync: what was written since is sent" + (", and then the memory" if memory else ""),
         f"go: {vm} ends on {hosts.source}, and its disks become replicas",
         *(f"go: {name} goes with the VM's own dataset" for name in lost),
-        f"arrive: the replicas become its disks on {hosts.target}{', and it starts' if running else ''}",
-        f"downtime: {downtime(sync, running)}",
+        f"arrive: the replicas become its disks on {hosts.target}{starts}",
+        f"{'pause' if memory else 'downtime'}: {downtime(sync, running, memory)}",
         *(_space(one, hosts, takes) for one in sync["space"]),
     ]
 
@@ -76,11 +121,19 @@ def resume_message(vm: str, hosts: Hosts, move: t.Optional[_Raw]) -> str:
     return f"the move of {vm} to {hosts.target}, begun at {move['since']}, was interrupted: {where}; this run goes on"
 
 
-def move_end(vm: str, hosts: Hosts, move: t.Optional[_Raw], runs: bool, stopped: float, now: float) -> MoveEnd:
+def move_end(
+    vm: str,
+    hosts: Hosts,
+    move: t.Optional[_Raw],
+    runs: bool,
+    stopped: float,
+    now: float,
+    memory: MemoryEnd = _NO_MEMORY,
+) -> MoveEnd:
     """Return where the VM is after its move. move: as for goes_on. runs: whether it ran before its move. stopped: when
     this run was about to stop it, in seconds since 1970, as now.
     """
-    line = f"{vm} is on {hosts.target}"
+    line = f"{vm} is on {hosts.target}{memory_text(memory)}"
     if not runs:
         return MoveEnd(f"{line}; it did not run before", None)
     if not move:

@@ -18,7 +18,7 @@ from ...rules.snapshots import Origin, is_name
 
 _Dict = t.Dict[str, t.Any]
 # Our properties of a VM or a disk that travel. The others are those of a host, or of something unfinished.
-_STAYS = ("at_home", "move", "replica", "from", "released", "copied", "element")
+_STAYS = ("at_home", "move", "memory", "replica", "from", "released", "copied", "element")
 _VARIABLES = "variables"
 OWN = frozenset(name for name in identity.NAMES if name.partition(".")[0] not in (*_STAYS, "replicas"))
 

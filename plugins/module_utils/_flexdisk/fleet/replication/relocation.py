@@ -15,7 +15,7 @@ from .calls import Answer, AtOnce, Call, Message, PlayFlow, PlayPart, Run, Stopp
 
 _Dict = t.Dict[str, t.Any]
 _Seen = t.Mapping[str, Answer]
-_KEEPS = ("vm", "move", "term", "asks", "unmanaged", "known")
+_KEEPS = ("vm", "move", "term", "asks", "unmanaged", "known", "memory_left")
 _OF_OTHERS = ("vm", "move", "term")
 
 
@@ -33,6 +33,7 @@ class Relocation:
     authorized_keys: t.Optional[str] = None
     """Of the target."""
     stop_timeout: int = 180
+    allow_memory_loss: bool = False
 
     @property
     def lock_timeout(self) -> int:
@@ -53,6 +54,9 @@ def relocate(wanted: Relocation, run: Run) -> PlayFlow:
         raise Stopped(_cannot_be_reached(wanted, location))
     if location.homes == [wanted.target]:
         yield Message("Say that the VM is there", f"{wanted.vm} is on {wanted.target}")
+        for host in (one for one in seen if seen[one].get("memory_left") and wanted.state == "moved"):
+            arguments = {"step": "tidy", "vm": seen[host]["move"]["vm"], "lock_timeout": wanted.lock_timeout}
+            yield Call("Destroy the memory that its guest has left", host, "move", arguments)
     elif location.source in seen:
         vm = seen[location.source]["vm"] if location.source in by_uuid else ""
         return {"moves": {location.source: {"vm": vm or wanted.vm, "seen": _others(looks, location.source)}}}
@@ -126,6 +130,7 @@ def _arrive(wanted: Relocation, run: Run, source: str, looks: _Seen) -> PlayPart
     arguments = _step("arrive", target, looks[target].result["move"]["vm"])
     arguments.update(peer_name=source, peers=_others(looks, target), unasked=wanted.unasked)
     arguments.update(authorized_keys=wanted.authorized_keys, lock_timeout=wanted.lock_timeout)
+    arguments.update(allow_memory_loss=wanted.allow_memory_loss)
     yield Call("End a move on its target, if the host that the VM has left cannot be asked", target, "move", arguments)
     text = (
         f"{wanted.vm} {'would arrive' if run.check else 'is'} on {target}; {source}, which it has left, was not asked"

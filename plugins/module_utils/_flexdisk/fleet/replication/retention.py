@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from ...rules.replicas import is_synced, short_peer, sync_number
 from ...rules.retention import DatedSet, RetainCounts, retained
+from ...rules.saved_memory import is_seal
 from .copies import Original, Point, Replica
 
 Pair = t.Tuple[Original, t.Optional[Replica]]
@@ -33,16 +34,25 @@ def _in_both(disk: Original, replica: t.Optional[Replica], pools: t.Collection[i
     return {p.name: p.createtxg for p in synced(disk, pools) if not p.bookmark and p.guid in there}
 
 
+def _is_of(point: Point, pools: t.Collection[int]) -> bool:
+    """Whether it is of a sync between these pools, or the seal of a move with memory."""
+    return is_seal(point.name) or any(sync_number(point.name, pool) is not None for pool in pools)
+
+
 def synced(copy: Original, pools: t.Collection[int]) -> t.List[Point]:
     """Return the snapshots and bookmarks of the sync between these pools."""
     return [point for point in copy.points if any(sync_number(point.name, pool) is not None for pool in pools)]
 
 
-def superseded(points: t.Iterable[Point], pools: t.Collection[int]) -> t.Tuple[Point, ...]:
-    """Return the snapshots and bookmarks of sets between these pools that are older than the newest set."""
+def superseded(points: t.Collection[Point], pools: t.Collection[int]) -> t.Tuple[Point, ...]:
+    """Return the snapshots and bookmarks of sets between these pools that are older than the newest set.
+
+    So are the seals of moves with memory that somebody had kept (saved_memory.py).
+    """
     of_sets = [point for point in points if any(sync_number(point.name, pool) is not None for pool in pools)]
     newest = max((p for p in of_sets if not p.bookmark), key=lambda p: p.createtxg, default=None)
-    return tuple(p for p in of_sets if newest is not None and p.name != newest.name and not p.pinned)
+    seals = [p for p in points if is_seal(p.name) and newest is not None and p.createtxg < newest.createtxg]
+    return tuple(p for p in [*of_sets, *seals] if newest is not None and p.name != newest.name and not p.pinned)
 
 
 def foreign_snapshots(replica: Replica) -> t.Tuple[Point, ...]:
@@ -121,7 +131,7 @@ def obsolete_there(
     here = {point.guid for point in disk.snapshots}
     known = {point.guid for point in disk.snapshots if point.name == name}
     end = next((point.createtxg for point in replica.snapshots if point.guid in known), 0)
-    others = {point for point in synced(replica, pools) if point.name != name}
+    others = {point for point in replica.points if point.name != name and _is_of(point, pools)}
     stay = {point for point in others if point.name in stays}
     return tuple(
         p

@@ -91,13 +91,15 @@ def next_stream(disk: Original, replica: t.Optional[Replica], to: Point) -> t.Op
     _check_contents(disk, replica)
     base = common(disk, replica)
     if base is None:
-        raise FlexdiskError(
-            "NoCommonSnapshot",
-            f"{replica.dataset} and {disk.dataset} have no snapshot in common, so the replica has to be made again: the"
-            " playbook replicate with flexdisk_replica_state=absent gives it up, and then makes it. "
-            f"It has {_names(replica)}; the disk has {_names(disk)}",
-        )
+        raise _made_again(disk, replica, f"and {disk.dataset} have no snapshot in common")
     return _rollback_before(disk, replica, base) or Increment(base, _first_after(disk, base) if base.bookmark else to)
+
+
+def _made_again(disk: Original, replica: Replica, why: str) -> FlexdiskError:
+    """Return the error that nothing can follow what a replica has. why: what it has, after its name."""
+    text = f"{replica.dataset} {why}, so the replica has to be made again: the playbook replicate with"
+    text += " flexdisk_replica_state=absent gives it up, and then makes it. "
+    return FlexdiskError("NoCommonSnapshot", f"{text}It has {_names(replica)}; the disk has {_names(disk)}")
 
 
 def _first_after(disk: Original, base: Point) -> Point:
@@ -128,6 +130,8 @@ def _rollback_before(disk: Original, replica: Replica, base: Point) -> t.Optiona
             " are not needed",
         )
     left = [point for point in snapshots if point not in lost]
+    if not left:  # the VM has been elsewhere since, and its sets are numbered from 1 again
+        raise _made_again(disk, replica, "has only snapshots whose names later ones of the disk have")
     return Rollback(left[-1], tuple(point.name for point in lost))
 
 

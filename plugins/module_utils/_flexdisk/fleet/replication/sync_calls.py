@@ -146,10 +146,13 @@ def _keep(sync: Sync, run: Run, outcome: _Outcome) -> Part:
         yield from prepare_failover(sync, run, dict(peer_info.result), {**planned, "transfers": whole})
 
 
-def announce(sync: Sync) -> Part:
-    """Make the last transfer of a VM that is about to stop ready. Return it, and the keys of the peer."""
+def announce(sync: Sync, suspends: bool = False) -> Part:
+    """Make the last transfer of a VM that is about to stop ready. Return it, and the keys of the peer.
+
+    suspends: with the memory of its guest.
+    """
     peer_info = yield _read(sync)
-    more = {"vms": sync.vms, "peer": peer_info.result, "peer_pool": sync.peer_pool}
+    more = {"vms": sync.vms, "peer": peer_info.result, "peer_pool": sync.peer_pool, "suspends": suspends}
     announced = yield sync.send_call("Plan the last transfer", "announce", ("transfers",), **more)
     transfers = announced.result["transfers"]
     opened = yield _open(sync, transfers)

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from ...model.errors import FlexdiskError
 from ...model.text import visible
 from ...rules import identity
-from ...rules.layout import replicas_container
+from ...rules.layout import memory_dataset, replicas_container
 from ...rules.replicas import is_host, is_synced
 from ...rules.retention import NEWEST_ONLY, Keep, decode_keep, encode_keep
 from .copies import VOLUME, Point, Replica
@@ -92,6 +92,8 @@ class VmTransfer:
     # When the set was taken by this sync, in seconds since 1970 by the clock of the home. If the set was there before,
     # when the disks were read, and were like it.
     taken: int = 0
+    # The file system with the saved memory of the guest, which is sent after the disks. Its uuid is that of the VM.
+    memory: t.Optional[DiskTransfer] = None
 
     @property
     def label(self) -> str:
@@ -106,12 +108,17 @@ class VmTransfer:
     @property
     def sends(self) -> int:
         """Bytes that travel, by estimate."""
-        return sum(disk.sends for disk in self.disks)
+        return sum(one.sends for one in (*self.disks, *filter(None, [self.memory])))
 
 
 def place(vm: VmTransfer, disk: DiskTransfer) -> str:
     """Return the dataset of a replica."""
     return f"{replicas_container(vm.pool)}/{disk.uuid}"
+
+
+def memory_place(vm: VmTransfer) -> str:
+    """Return the dataset in which the saved memory of the guest arrives."""
+    return memory_dataset(vm.pool, vm.uuid)
 
 
 def transfer(planned: DiskSync, name: str) -> DiskTransfer:
@@ -134,7 +141,8 @@ def transfer(planned: DiskSync, name: str) -> DiskTransfer:
 def transfer_as_result(vm: VmTransfer) -> _Dict:
     """Return a transfer as a result."""
     disks = [dict(asdict(disk), streams=[_stream(one) for one in disk.streams]) for disk in vm.disks]
-    return dict(asdict(vm), label=vm.label, disks=disks, keep=encode_keep(vm.keep))
+    memory = dict(asdict(vm.memory), streams=[]) if vm.memory is not None else None
+    return dict(asdict(vm), label=vm.label, disks=disks, keep=encode_keep(vm.keep), memory=memory)
 
 
 def _stream(stream: Stream) -> _Dict:
@@ -172,6 +180,7 @@ def _vm(given: t.Any) -> VmTransfer:
         asks=_matching(given["asks"], KEY.fullmatch) if given["asks"] else "",
         keep=decode_keep(str(given["keep"])),
         taken=int(given["taken"]),
+        memory=_disk(given["memory"]) if given.get("memory") else None,
     )
 
 
