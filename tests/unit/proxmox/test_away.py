@@ -169,3 +169,13 @@ def test_a_detached_disk_that_another_vm_has_got():
     assert away(world) == {}
     world.write("storage.cfg", OFF)
     world.four_steps(ROOT, {"name": "data", "size": "1GiB"})
+
+
+@pytest.mark.parametrize("entry", [{"name": "data", "vm": "web"}, {"uuid": DATA}], ids=["name", "uuid"])
+def test_a_record_that_the_destruction_of_a_disk_has_not_reached(entry):
+    """The run was killed after the disk was gone. The next one finds no disk, and writes the record."""
+    world = left()
+    world.run("zfs", "destroy", f"tank/flexdisk/{DATA}")
+    assert [*away(world)] == [DATA]
+    assert not task(world, {**entry, "state": "absent"}).changed
+    assert away(world) == {}

@@ -64,22 +64,47 @@ def plan_detached(host: Host, pool: str, jobs: t.Sequence[Job], capabilities: Ca
 def records(host: Host, plans: t.Sequence[VmPlan], jobs: t.Sequence[Job]) -> t.Iterator[VmPlan]:
     """Yield the plans that write the records of the VMs to which the disks of entries belong. They do nothing else.
 
-    plans: those of detached disks. While a VM cannot be changed, its record stays as it is.
+    While a VM cannot be changed, its record stays as it is.
+
+    Args:
+        plans: those of detached disks.
+        jobs: the entries of these plans, and of disks that an interrupted run may have destroyed.
     """
+    gone = {which for job in jobs if job.place is None for which in (job.declared.spec.uuid, job.declared.spec.name)}
     owners = {
         job.place.disk.vm if job.place is not None else job.owner.config.uuid if job.owner else "" for job in jobs
     }
     after = {plan.before.config.pool: plan.after.detached for plan in plans}
     for vm in host.vms:
         config = vm.config
-        if config.uuid not in owners or not config.prefixes or config.frozen or vm.interrupted is not None:
+        away = config.record.detached if config.record is not None else {}
+        if not config.prefixes or config.frozen or vm.interrupted is not None:
+            continue
+        if config.uuid not in owners and not gone & {*away, *(one["name"] for one in away.values())}:
             continue
         planned = [disk for disks in after.values() for disk in disks if disk.vm == config.uuid]
         detached = vm_record.detached(vm, [*planned, *(d for d in vm.detached if d.volume.pool not in after)])
         new = tuple(sorted({disk.volume.pool for disk in planned if not disk.uuid}))
-        if new or detached != (config.record.detached if config.record is not None else {}):
+        if new or detached != away:
             step = Remember(StepReport(""), detached=detached, pools_of_new=new)
             yield VmPlan(config.uuid, vm, vm, (step,))
+
+
+def with_record(plan: VmPlan, record: t.Optional[VmPlan]) -> VmPlan:
+    """Return the plan of a VM that also writes what the plans of detached disks change in its record.
+
+    record: the plan of records() for the VM; None if they change nothing of it.
+    """
+    if record is None or plan.problems:
+        return plan
+    step = t.cast(Remember, record.steps[0])
+    before, after = vm_record.detached(plan.before, plan.before.detached), step.detached or {}
+    others = [one for one in plan.steps if not isinstance(one, Remember)]
+    known = next((one for one in plan.steps if isinstance(one, Remember)), Remember(StepReport(""), detached=before))
+    left = {uuid: one for uuid, one in (known.detached or {}).items() if uuid in after or uuid not in before}
+    changed = {uuid: one for uuid, one in after.items() if before.get(uuid) != one}
+    wanted = replace(known, detached={**left, **changed}, pools_of_new=step.pools_of_new)
+    return replace(plan, steps=(*others, wanted))
 
 
 def _check_clones(jobs: t.Sequence[Job], problems: Problems) -> None:

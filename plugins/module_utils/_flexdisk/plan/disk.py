@@ -26,7 +26,7 @@ from ..rules.space import drift_cause
 from ..rules.usage import check_whole, labels
 from . import arrivals
 from .checks import why_not_destroyed
-from .detached import Job, plan_detached, records
+from .detached import Job, plan_detached, records, with_record
 from .entries import Entry
 from .planner import check_begun, demand, find_vm, lacking, plan_matched, rank
 from .resolve import creation_interrupted, unfinished_disk_text
@@ -348,8 +348,9 @@ class Registry:
         """Return the plans in order: a VM gives a disk up before another takes it; then those that free space first."""
         loose = [self._detached_plan(pool, jobs) for pool, jobs in self._loose.items()]
         jobs = [job for jobs in self._loose.values() for job in jobs]
-        recorded = [plan for plan in records(self._host, loose, jobs) if plan.vm not in self._visits]
-        plans = [*loose, *recorded]
+        jobs += [job for job in self.jobs if job and job.place is None and job.declared.state == "absent"]
+        recorded = {plan.vm: plan for plan in records(self._host, loose, jobs)}
+        plans = [*loose, *(plan for plan in recorded.values() if plan.vm not in self._visits)]
         done: t.Dict[str, VmPlan] = {}
         waiting = list(self._visits.values())
         while waiting:
@@ -358,6 +359,7 @@ class Registry:
                 self._cycle(waiting)
                 return []
             new = {visit.vm.config.uuid: self._visited(visit, done) for visit in ready}
+            new = {uuid: with_record(plan, recorded.get(uuid)) for uuid, plan in new.items()}
             for uuid, plan in new.items():
                 self.problems += plan.problems
                 if plan.problems:
