@@ -30,6 +30,7 @@ CALLS = {
         "saveFlags",
         "setAutostart",
         "shutdown",
+        "suspend",
         "undefineFlags",
     ),
 }

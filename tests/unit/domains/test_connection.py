@@ -277,3 +277,14 @@ def test_errors_of_the_library(monkeypatch, number, code):
     with pytest.raises(FlexdiskError, match=f"^libvirt at {URI}, state of {VM}: trouble$") as caught:
         connection(monkeypatch, Recorder(lookupByUUIDString=Trouble(number))).status(VM)
     assert caught.value.code == code
+
+
+def test_what_has_failed_is_a_name_that_is_taken_only_in_a_definition(monkeypatch):
+    made = connection(monkeypatch, Recorder(defineXML=Trouble(9), saveFlags=Trouble(9)))
+    for call, code in (
+        (lambda: made.define("<domain/>"), "AlreadyExists"),
+        (lambda: made.save_memory(VM, "/a"), "LibvirtFailed"),
+    ):
+        with pytest.raises(FlexdiskError) as caught:
+            call()
+        assert caught.value.code == code

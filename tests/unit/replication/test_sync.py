@@ -65,14 +65,16 @@ class Side:
         size = self.ok("get", "-Hp", "-o", "value", "volsize", f"zones/{name}")
         return copies.Original(name, f"zones/{name}", int(size), self.points(f"zones/{name}"))
 
-    def replica(self, name: str) -> copies.Replica | None:
+    def replica(self, name: str, source: Side) -> copies.Replica | None:
+        """A token that the source cannot resume, because its base is gone, brings nothing."""
         where = f"zones/{name}"
         if self.zfs("list", where)[0]:
             return None
         props = "volsize,written,receive_resume_token"
         size, written, token = self.ok("get", "-Hp", "-o", "value", props, where).split()
         token = "" if token == "-" else token
-        guid = simulated_stream.read_token(token)["toguid"] if token else 0
+        resumed = token and source.zfs("send", "-nvPt", token)[0] == 0
+        guid = simulated_stream.read_token(token)["toguid"] if resumed else 0
         role = self.ok("get", "-Hp", "-s", "local", "-o", "value", ROLE, where)
         return copies.Replica(
             role, where, int(size), self.points(where), 0 if token else int(written), token=token, token_guid=guid
@@ -84,7 +86,7 @@ class Side:
 
 def step(source: Side, target: Side, name: str, to: copies.Point, cut: int = 0) -> bool:
     """Do what comes next for a disk. Whether it has the snapshot, or was only interrupted."""
-    planned = next_stream(source.original(name), target.replica(name), to)
+    planned = next_stream(source.original(name), target.replica(name, source), to)
     where = f"zones/{name}"
     if planned is None:
         return False
@@ -122,7 +124,7 @@ class Sync(RuleBasedStateMachine):
             self.source.ok("create", "-V", "32M", f"zones/{name}")
 
     def pairs(self) -> list[retention.Pair]:
-        return [(self.source.original(name), self.target.replica(name)) for name in DISKS]
+        return [(self.source.original(name), self.target.replica(name, self.source)) for name in DISKS]
 
     @rule(disk=st.sampled_from(DISKS), start=st.integers(0, 20), length=st.integers(1, 8))
     def write(self, disk: str, start: int, length: int) -> None:
@@ -310,7 +312,7 @@ def taken(source: Side, target: Side, number: int) -> copies.Point:
 
 
 def planned(source: Side, target: Side, to: copies.Point) -> object:
-    return next_stream(source.original("d0"), target.replica("d0"), to)
+    return next_stream(source.original("d0"), target.replica("d0", source), to)
 
 
 def test_the_rest_of_a_stream_comes_before_a_newer_set():
@@ -334,6 +336,18 @@ def test_what_arrived_of_a_snapshot_that_has_gone_is_given_up():
     assert isinstance(planned(source, target, third), GiveUp)
     assert step(source, target, "d0", third)
     assert isinstance(planned(source, target, third), Increment)
+
+
+def test_a_stream_whose_base_has_gone_is_given_up():
+    """What it brings is still there: somebody's snapshot in the middle of what was sent."""
+    source, target = source_and_target()
+    base = next(point for point in source.original("d0").snapshots)
+    source.node.run(["guest", "write", "zones/d0", "0", "2", "w"])
+    source.ok("snapshot", "zones/d0@mine")
+    second = taken(source, target, 2)
+    step(source, target, "d0", second, 2 * MIB)
+    source.ok("destroy", f"zones/d0@{base.name}")
+    assert isinstance(planned(source, target, second), GiveUp)
 
 
 def test_a_replica_goes_back_if_its_disk_has_lost_the_snapshot():

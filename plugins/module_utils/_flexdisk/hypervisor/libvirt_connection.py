@@ -19,7 +19,8 @@ _STATES = {1: "running", 2: "running", 3: "paused", 4: "shutting down", 5: "stop
 _NO_SUPPORT, _INVALID_ARG, _NO_DOMAIN, _NO_STORAGE_POOL, _NO_SNAPSHOT = 3, 8, 42, 49, 72
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
 _CACHES = ("buffers", "cached")
-_CODES = {_NO_DOMAIN: "ResourceNotFound", 9: "AlreadyExists", 88: "NotPermitted", 45: "NotPermitted"}
+_CODES = {_NO_DOMAIN: "ResourceNotFound", 88: "NotPermitted", 45: "NotPermitted"}
+_CODES_OF_DEFINITION = {**_CODES, 9: "AlreadyExists"}  # any other call fails with it for any other reason
 
 
 class Status(t.NamedTuple):
@@ -118,11 +119,11 @@ class Connection:
             raise FlexdiskError("HypervisorUnreachable", f"libvirt at {uri}: {exc}") from exc
 
     @contextlib.contextmanager
-    def _call(self, action: str) -> t.Iterator[None]:
+    def _call(self, action: str, codes: t.Mapping[int, str] = _CODES) -> t.Iterator[None]:
         try:
             yield
         except self._library.libvirtError as exc:
-            code = _CODES.get(exc.get_error_code(), "LibvirtFailed")
+            code = codes.get(exc.get_error_code(), "LibvirtFailed")
             raise FlexdiskError(code, f"libvirt at {self._uri}, {action}: {exc.get_error_message()}") from exc
 
     @contextlib.contextmanager
@@ -225,7 +226,7 @@ class Connection:
                 return ""
 
     def define(self, xml: str) -> None:
-        with self._call("definition"):
+        with self._call("definition", _CODES_OF_DEFINITION):
             self._connection.defineXML(xml)
 
     def attach(self, uuid: str, xml: str) -> None:
