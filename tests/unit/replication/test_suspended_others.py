@@ -234,6 +234,8 @@ def test_a_disk_that_cannot_be_opened_before_the_restore(make, fault, then):  # 
         )
         assert where is None
         hinders()
+        foreseen = _refused(lambda: move.does(True, state=then))
+        assert ("zfs inherit readonly" in foreseen) == (fault == "dataset")
         refused = _refused(lambda: move.does(state=then))
     assert ("end that program" if fault == "program" else "zfs inherit readonly") in refused
     assert "Its memory stays saved" in refused

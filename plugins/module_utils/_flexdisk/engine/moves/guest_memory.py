@@ -281,13 +281,17 @@ class MovedMemory:
         closed = self._wait_until(vm, False, _OPENS_SECONDS)
         if not closed:
             return False
-        reason = f"VM {vm.label}: {self._why_closed(vm, closed)}. Its memory stays saved, and is restored then"
+        refusal = self._stays_closed(vm, closed)
         for first, *more in [_disks(vm)]:
             self._zfs.set(first, *more, readonly="on")
         if not self._wait_until(vm, True, _MOST_SECONDS):
             self._zfs.set(memory_dataset(vm.config.pool, self._uuid), refreservation="none")  # as of each that is whole
             self._write(vm, journal._replace(word=SAVED))
-        raise FlexdiskError("InUse", reason)
+        raise refusal
+
+    def _stays_closed(self, vm: Vm, names: t.Sequence[str]) -> FlexdiskError:
+        text = f"VM {vm.label}: {self._why_closed(vm, names)}. Its memory stays saved, and is restored then"
+        return FlexdiskError("InUse", text)
 
     def _why_closed(self, vm: Vm, names: t.Sequence[str]) -> str:
         """Return why disks are read-only that nobody has made so by themselves."""
@@ -374,6 +378,8 @@ class MovedMemory:
         if action in (rules.STAYS, rules.BY_HAND):
             raise self._refusal(vm, action)
         reason = self._why_lost(vm, journal, guest) if action == rules.GIVE_UP else ""
+        if action == rules.RESTORE and closed_above(self._copies, vm):
+            raise self._stays_closed(vm, _disks(vm))
         if action in (rules.KEEP, rules.RESTORE):
             self._check_mountpoint(vm)
             reason = self._saved_domain()[1] if self.is_mounted(vm) else ""
