@@ -383,12 +383,12 @@ def test_why_a_dataset_is_read_only(make, monkeypatch, which, source):  # noqa: 
     """What comes from a mount alone is not below it. What has come with a stream is of the dataset itself."""
     move = make()
     disks = [f"zones/{VM}/disk0", f"zones/{VM}/disk1"]
-    asked = disks if which == "home" else ["zones"]
+    asked = ["zones"] if which == "peer" else [f"zones/{VM}"] if source == "temporary" else disks
     real = Copies.table
 
     def table(self: Copies, names: Any, columns: Any, *more: Any, **others: Any) -> Any:
         result = real(self, names, columns, *more, **others)
-        here = "home" if f"zones/{VM}/disk0" in names else "peer"
+        here = "home" if any(VM in name for name in names) else "peer"
         if tuple(columns) == ("readonly",) and here == which:
             result = {n: {**row, "readonly": ("on", source)} if n in asked else row for n, row in result.items()}
         return result
