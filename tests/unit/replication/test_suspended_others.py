@@ -10,19 +10,23 @@ import re
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
 
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.modules import vm
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.modules.vm_info import info
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.replication import records
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.calls import Stopped
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import saved_memory
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import saved_memory, verify
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.copies import Copies
 
 from .controller import Controller
 from .linux import LinuxWorld
 from .test_failover import kept, protect, take
-from .test_move import swap, two_disks, with_keys
+from .test_move import POLICY, swap, two_disks, with_keys
 from .test_suspended import (  # noqa: F401
     MEMORY,
     STARTS,
@@ -30,6 +34,7 @@ from .test_suspended import (  # noqa: F401
     Move,
     _both,
     _killed_when,
+    _killed_when_saved,
     _killed_with,
     _power_off,
     _read_only,
@@ -37,8 +42,8 @@ from .test_suspended import (  # noqa: F401
     _word,
     make,
 )
-from .test_suspended_faults import _kinds, _paused, _without_tidy
-from .world import OTHER, PASSPHRASE, VM
+from .test_suspended_faults import _kinds, _paused, _seen, _without_tidy
+from .world import OTHER, PASSPHRASE, VM, Fuse, Killed
 
 LEAVE = (
     "Stop the VM before its UEFI variables are read",
@@ -229,6 +234,8 @@ def test_a_disk_that_cannot_be_opened_before_the_restore(make, fault, then):  # 
         )
         assert where is None
         hinders()
+        foreseen = _refused(lambda: move.does(True, state=then))
+        assert ("zfs inherit readonly" in foreseen) == (fault == "dataset")
         refused = _refused(lambda: move.does(state=then))
     assert ("end that program" if fault == "program" else "zfs inherit readonly") in refused
     assert "Its memory stays saved" in refused
@@ -269,6 +276,131 @@ def test_written_while_the_disks_are_opened(make):  # noqa: F811
     move.stays(allow_memory_loss=True)
     assert move.restored == []
     move.ends(home)
+
+
+def _killed_in_the_wait(move: Move, which: str) -> Any:
+    """A program keeps a volume closed, and the run dies while it waits for that. Returns the host."""
+    host = getattr(move.world, which)
+    if which == "home":
+        _killed_with(move, "home", "saved")
+    else:
+        _killed_when(move, lambda: len(host.disks(VM)) == 2 and _word(host) == "saved")
+    host.files.open_since[f"zones/{VM}/disk0"] = True
+    real, asked = host.files.is_read_only, []
+
+    def dies(path: str) -> bool:
+        asked.append(path)
+        if _word(host) == "opening" and len(asked) > 4:
+            raise Killed
+        return bool(real(path))
+
+    host.files.is_read_only = dies
+    with pytest.raises(Killed):
+        move.does(state="moved" if which == "peer" else "stays")
+    host.files.is_read_only = real
+    assert (_word(host), _read_only(host)) == ("opening", ["off"] * 2)
+    return host
+
+
+@pytest.mark.parametrize("which", ["home", "peer"])
+@pytest.mark.parametrize("then", ["waits", "freed"])
+def test_killed_while_it_waits_for_disks(make, which, then):  # noqa: F811
+    """The next run waits, too. Nobody begins to restore before all disks are open, and both ways on are left."""
+    move = make()
+    host = _killed_in_the_wait(move, which)
+    state = "moved" if which == "peer" else "stays"
+    if then == "waits":
+        assert "end that program" in _refused(lambda: move.does(state=state))
+        assert (_word(host), _read_only(host), move.boots, move.restored) == ("saved", ["on"] * 2, 0, [])
+        host.files.open_since.clear()
+        move.moves()
+        assert (move.boots, len(move.restored)) == (0, 1)
+        move.ends(move.world.peer)
+        return
+    host.files.open_since.clear()
+    move.does(state=state)
+    assert (move.boots, len(move.restored)) == (0, 1)
+    move.ends(host)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("which", ["home", "peer"])
+def test_killed_at_every_command_while_a_program_keeps_a_disk_closed(make, which):  # noqa: F811
+    """Memory is never lost by it, and the same command ends once the program has."""
+
+    def prepared() -> tuple[Move, Any]:
+        move = make()
+        host = getattr(move.world, which)
+        if which == "home":
+            _killed_with(move, "home", "saved")
+        else:
+            _killed_when(move, lambda: len(host.disks(VM)) == 2 and _word(host) == "saved")
+        host.files.open_since[f"zones/{VM}/disk0"] = True
+        return move, host
+
+    state = "moved" if which == "peer" else "stays"
+    move, _host = prepared()
+    move.world.fuse = Fuse()
+    assert "end that program" in _refused(partial(move.does, state=state))
+    commands = int(move.world.fuse.counted)
+    assert commands > 10
+    for number in range(1, commands + 1):
+        for after in (False, True):
+            move, host = prepared()
+            move.world.fuse = Fuse(number, after)
+            with pytest.raises((Killed, Stopped)):
+                move.does(state=state)
+            move.world.fuse = Fuse()
+            assert "end that program" in _refused(partial(move.does, state=state))
+            assert (_word(host), _read_only(host)) == ("saved", ["on"] * 2)
+            host.files.open_since.clear()
+            move.does(state=state)
+            assert (move.boots, len(move.restored)) == (0, 1)
+            move.ends(host)
+
+
+@pytest.mark.parametrize("how", ["stopped", "suspended"])
+@pytest.mark.parametrize("of", ["disks", "root"])
+def test_disks_that_are_writable_below_a_read_only_pool(make, how, of):  # noqa: F811
+    """The disks themselves are asked. Only their own property would not outlive a save."""
+    move = make()
+    home = move.world.home
+    for name in [f"zones/{VM}"] if of == "root" else [f"zones/{VM}/disk0", f"zones/{VM}/disk1"]:
+        home.ok("zfs", "set", "readonly=off", name)
+    home.ok("zfs", "set", "readonly=on", "zones")
+    refused = _both(move, how=how)
+    if (how, of) == ("suspended", "disks"):
+        assert "its memory could not be restored here, should the move fail: zones is read-only" in refused
+        assert VM in home.domains.lives
+        return
+    assert refused == ""
+    assert move.world.peer.domains.status(VM).state == "running"
+
+
+@pytest.mark.parametrize("which", ["home", "peer"])
+@pytest.mark.parametrize("source", ["temporary", "received", "inherited from zones"])
+def test_why_a_dataset_is_read_only(make, monkeypatch, which, source):  # noqa: F811
+    """What comes from a mount alone is not below it. What has come with a stream is of the dataset itself."""
+    move = make()
+    disks = [f"zones/{VM}/disk0", f"zones/{VM}/disk1"]
+    asked = ["zones"] if which == "peer" else [f"zones/{VM}"] if source == "temporary" else disks
+    real = Copies.table
+
+    def table(self: Copies, names: Any, columns: Any, *more: Any, **others: Any) -> Any:
+        result = real(self, names, columns, *more, **others)
+        here = "home" if any(VM in name for name in names) else "peer"
+        if tuple(columns) == ("readonly",) and here == which:
+            result = {n: {**row, "readonly": ("on", source)} if n in asked else row for n, row in result.items()}
+        return result
+
+    monkeypatch.setattr(Copies, "table", table)
+    refused = _refused(lambda: move.does(True, how="stopped"))
+    if source == "temporary":
+        assert refused == ""
+    elif source == "received":
+        assert f"{asked[0]} is read-only, with all below it; zfs inherit readonly {asked[0]} ends that" in refused
+    else:
+        assert "zones is read-only, with all below it; zfs inherit readonly zones ends that" in refused
 
 
 # -- what is told
@@ -418,6 +550,44 @@ def test_a_seal_that_somebody_holds(make, then):  # noqa: F811
     assert (_seals(home), _seals(peer)) == ([], [])
 
 
+@pytest.mark.parametrize("room", [True, False])
+def test_a_seal_that_somebody_holds_there(make, monkeypatch, room):  # noqa: F811
+    """It is told with its name, as what it takes up if the VM has no room for it. The same command goes on."""
+    move = make()
+    peer = move.world.peer
+    if room:
+        disks = {"disks": [{"name": "root"}, {"name": "data"}], "unlisted": "keep"}
+        wanted = {"vm": "db01", "state": "running", "flexible_disk_size": 400, **disks}
+        home = move.world.home
+        assert not vm.run(home.zfs(), home.driver(), [wanted], [], POLICY, "zones", False).problems
+    held: list[str] = []
+
+    def hold() -> None:
+        held.extend(_seals(peer))
+        for one in held:
+            peer.ok("zfs", "hold", "backup", one)
+
+    _before(monkeypatch, (STARTS,), hold)
+    refused = _refused(move.moves)
+    assert len(held) == 2
+    left = _seals(peer)
+    assert len(left) == 2
+    text = rf"{left[0]}, {left[1]} of \S+: of no use any more, and kept by others .*zfs release"
+    if room:
+        assert refused == ""
+        assert re.search(text, str(move.controller.warnings))
+    else:
+        assert re.search(text, refused)
+        assert _word(peer) == "saved"
+    for one in left:
+        peer.ok("zfs", "release", "backup", one)
+    if not room:
+        move.moves()
+        assert _seals(peer) == []
+    assert (move.boots, len(move.restored)) == (0, 1)
+    move.ends(peer)
+
+
 # -- hosts that have the VM, too
 
 
@@ -482,6 +652,26 @@ def test_memory_that_is_left_after_two_moves(make):  # noqa: F811
     assert not home.has(MEMORY)
 
 
+def test_memory_without_an_entry_is_not_said_to_be_of_no_use(make):  # noqa: F811
+    """The VM is here, and stopped: it may be all that there is of its guest."""
+    move = make()
+    home = move.world.home
+    _killed_with(move, "home", "saved")
+    home.ok("zfs", "set", "flexdisk:move=garbage", f"zones/flexdisk/move/{VM}")
+
+    def told() -> list[str]:
+        return [one.message for one in verify.findings(_seen(home), 0, 30, 7) if one.kind == "memory_left"]
+
+    (text,) = told()
+    assert "has the saved memory of a VM that does not run here, and the entry of its move is gone" in text
+    assert "destroy" not in text
+    for name in ("disk0", "disk1"):
+        home.ok("zfs", "inherit", "readonly", f"zones/{VM}/{name}")
+    home.domains.boot(VM)
+    (text,) = told()
+    assert f"zfs destroy -r {MEMORY} ends that" in text
+
+
 def test_memory_that_has_ended_is_found(make):  # noqa: F811
     """The tombstone is given up while somebody holds a snapshot of it."""
     move = make()
@@ -524,7 +714,7 @@ def test_memory_that_others_keep_is_in_nobodys_way(make, how, then):  # noqa: F8
     swap(move.world)
     move.writes()
     if then == "back":
-        assert "the memory of an earlier move is still there" in _both(move)
+        assert "the memory of an earlier move or run is still there" in _both(move)
         assert _both(move, how="stopped") == ""
     else:
         protect(move.world)
@@ -619,6 +809,38 @@ def test_who_stands_still_waits_longer_for_the_lock_of_a_host(make, monkeypatch)
     _killed_with(move, "home", "saved")
     move.stays()
     assert waits[STAYS] == saved_memory.PATIENT_SECONDS
+
+
+def test_who_stands_still_waits_longer_also_with_uefi_variables(make, monkeypatch):  # noqa: F811
+    """Its memory is saved before the variables are read, so both calls after that wait."""
+    move, waits, real = make(), {}, Controller._does
+
+    def does(self: Controller, call: Any, check: bool) -> Any:
+        waits[call.name] = call.options.get("lock_timeout")
+        return real(self, call, check)
+
+    monkeypatch.setattr(Controller, "_does", does)
+    move.moves()
+    assert waits["Give them to the target"] == saved_memory.PATIENT_SECONDS
+    assert waits[LEAVE[1]] == saved_memory.PATIENT_SECONDS
+    assert waits[LEAVE[0]] != saved_memory.PATIENT_SECONDS
+
+
+@pytest.mark.parametrize("how", ["stopped", "suspended"])
+def test_memory_that_has_come_and_is_held_there(make, how):  # noqa: F811
+    """It would have to come anew. That is foreseen, and the hold is named."""
+    move = make()
+    home, peer = move.hosts
+    _killed_when_saved(move, sent=True)
+    peer.ok("zfs", "snapshot", f"{MEMORY}@auto")
+    peer.ok("zfs", "hold", "backup", f"{MEMORY}@auto")
+    refused = _both(move, how=how)
+    assert f"others hold {MEMORY}@auto; zfs release frees it" in refused
+    assert (move.boots, move.restored, _word(home)) == (0, [], "saved")
+    peer.ok("zfs", "release", "backup", f"{MEMORY}@auto")
+    move.moves(how=how)
+    assert (move.boots, len(move.restored)) == (0, 1)
+    move.ends(peer)
 
 
 def test_a_disk_that_is_not_written_out(make):  # noqa: F811

@@ -35,7 +35,8 @@ def closed_guests(host: Host) -> t.Dict[str, str]:
             continue
         saved = has_memory(move, host.datasets, host.geometry)
         if (saved or move.closed) and vm.disks:
-            text = "it is stopped in its move, and its disks are read-only, so nobody starts it without "
+            text = "it is stopped in its move, and its disks are read-only, unless a run was interrupted that opened "
+            text += "them. Do not start it by hand: this would be without "
             text += "its memory, which is saved" if saved else "what its guest had in memory"
             result[vm.config.uuid] = f"{text}; {_way_on(move)}"
     return result

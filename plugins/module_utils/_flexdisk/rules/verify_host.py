@@ -119,13 +119,20 @@ def memory_that_stays(facts: Facts) -> Findings:
 
 
 def _memory_of_nobody(facts: Facts) -> Findings:
-    """Yield the memory that is of no use any more, and that others had kept from being destroyed."""
+    """Yield the memory that no move goes on with. It is of use as long as its VM is here, and nobody has started it."""
     host = facts.host
+    waits = {config.uuid for config in host.configs if config.state != "running"}
     for place in sorted(filter(moves.is_place, host.datasets)):
         name, vm = memory_below(place), last_part(place)
-        if name in host.datasets and (vm not in host.moves or not moves.memory_is_there(host.datasets, name)):
+        if name not in host.datasets or (vm in host.moves and moves.memory_is_there(host.datasets, name)):
+            continue
+        if vm in waits and moves.memory_is_there(host.datasets, name):
+            text = f"{name} has the saved memory of a VM that does not run here, and the entry of its move is gone or"
+            text += " cannot be read, so nothing restores it; whoever starts the VM gives it up"
+        else:
             text = f"{name} has the memory of a guest that has moved, and is of no use any more; when nobody holds it,"
-            yield Finding("memory_left", f"{text} zfs destroy -r {name} ends that", vm, facts.alias(vm), volume=name)
+            text += f" zfs destroy -r {name} ends that"
+        yield Finding("memory_left", text, vm, facts.alias(vm), volume=name)
 
 
 def interrupted_imports(facts: Facts) -> Findings:

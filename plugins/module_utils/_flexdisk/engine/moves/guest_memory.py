@@ -42,6 +42,7 @@ _FILE = "memory"
 # Beside the memory of the guest: its devices, such as the memory of graphics.
 _DEVICES_MIB = 64
 _READ_ONLY = "readonly"
+_INHERITED = "inherited from "
 _FIGURES = ("guid", "referenced", "logicalreferenced")
 _MOST_SECONDS = 15  # the guest stands still
 _OPENS_SECONDS = 60  # nobody waits who could go on: udev looks into disks that were renamed
@@ -259,8 +260,7 @@ class MovedMemory:
         if reason:
             self._boot(vm, journal, reason)
             return
-        if journal.word != OPENING or read_only(self._copies, vm):
-            self._open_for_restore(vm, journal)
+        if not self._open_for_restore(vm, journal):
             return  # look again: somebody may have started it meanwhile, or written to its disks
         begun = journal._replace(boot=self._hypervisor.boot_id())
         self._write(vm, rules.advance(begun, rules.RESTORING))  # a run that is killed after this costs the memory
@@ -270,19 +270,28 @@ class MovedMemory:
         except FlexdiskError as exc:
             self.lost = exc.message
 
-    def _open_for_restore(self, vm: Vm, journal: Journal) -> None:
-        """Make the disks writable. If that cannot be, close them again, and refuse: the memory is as it was."""
+    def _open_for_restore(self, vm: Vm, journal: Journal) -> bool:
+        """Make the disks writable. Return whether they were. If that cannot be, close them again, and refuse."""
+        is_open = journal.word == OPENING and not read_only(self._copies, vm)
+        if is_open and not self._wait_until(vm, False, 1):  # a run may have been killed in the wait
+            return True
         if journal.word != OPENING:
             self._write(vm, rules.advance(journal, OPENING))
         self._zfs.inherit(_disks(vm), _READ_ONLY)
         closed = self._wait_until(vm, False, _OPENS_SECONDS)
         if not closed:
-            return
-        reason = f"VM {vm.label}: {self._why_closed(vm, closed)}. Its memory stays saved, and is restored then"
+            return False
+        refusal = self._stays_closed(vm, closed)
         for first, *more in [_disks(vm)]:
             self._zfs.set(first, *more, readonly="on")
-        self._write(vm, journal)
-        raise FlexdiskError("InUse", reason)
+        if not self._wait_until(vm, True, _MOST_SECONDS):
+            self._zfs.set(memory_dataset(vm.config.pool, self._uuid), refreservation="none")  # as of each that is whole
+            self._write(vm, journal._replace(word=SAVED))
+        raise refusal
+
+    def _stays_closed(self, vm: Vm, names: t.Sequence[str]) -> FlexdiskError:
+        text = f"VM {vm.label}: {self._why_closed(vm, names)}. Its memory stays saved, and is restored then"
+        return FlexdiskError("InUse", text)
 
     def _why_closed(self, vm: Vm, names: t.Sequence[str]) -> str:
         """Return why disks are read-only that nobody has made so by themselves."""
@@ -369,6 +378,8 @@ class MovedMemory:
         if action in (rules.STAYS, rules.BY_HAND):
             raise self._refusal(vm, action)
         reason = self._why_lost(vm, journal, guest) if action == rules.GIVE_UP else ""
+        if action == rules.RESTORE and closed_above(self._copies, vm):
+            raise self._stays_closed(vm, _disks(vm))
         if action in (rules.KEEP, rules.RESTORE):
             self._check_mountpoint(vm)
             reason = self._saved_domain()[1] if self.is_mounted(vm) else ""
@@ -581,17 +592,24 @@ def read_only(copies: Copies, vm: Vm) -> t.List[str]:
 
 
 def closed_above(copies: Copies, vm: Vm) -> t.List[str]:
-    """Return why disks of a VM could not be written to if nobody had made them read-only: a dataset above them is."""
-    return why_closed(copies, [vm.root.name])
+    """Return why disks of a VM could not be written to if nobody had made them read-only, as text."""
+    by_hand = read_only(copies, vm)
+    return why_closed(
+        copies, [*(name for name in _disks(vm) if name not in by_hand), *([vm.root.name] if by_hand else [])]
+    )
 
 
 def why_closed(copies: Copies, names: t.Sequence[str]) -> t.List[str]:
-    """Return which of these file systems make what is below them read-only, as text."""
-    if not names:
-        return []
-    table = copies.table(names, (_READ_ONLY,), "filesystem", depth=0)
-    closed = {name: row[_READ_ONLY][1] for name, row in table.items() if row[_READ_ONLY][0] == "on"}
-    above = {name if source == "local" else source.replace("inherited from ", "") for name, source in closed.items()}
+    """Return which datasets make these, and what is below them, read-only, as text.
+
+    A file system that is mounted read-only shows that, and leaves what is below it alone.
+    """
+    table = copies.table(names, (_READ_ONLY,), "filesystem,volume", depth=0)
+    above = set()
+    for name, row in table.items():
+        value, source = row[_READ_ONLY]
+        if value == "on" and source != "temporary":
+            above.add(source[len(_INHERITED) :] if source.startswith(_INHERITED) else name)
     return [f"{name} is read-only, with all below it; zfs inherit readonly {name} ends that" for name in sorted(above)]
 
 
@@ -609,7 +627,8 @@ def drop_seals(zfs: Zfs, copies: Copies, disks: t.Sequence[str]) -> str:
     if not reasons:
         return ""
     text = f"{', '.join(reasons)} of {host_name()}: of no use any more, and kept by others"
-    return f"{text} ({'; '.join(dict.fromkeys(reasons.values()))}); the next sync or move after they let go destroys it"
+    text += f" ({'; '.join(dict.fromkeys(reasons.values()))}; zfs release frees what is held)"
+    return f"{text}; the next sync or move after that destroys it"
 
 
 def make_writable(zfs: Zfs, copies: Copies, vm: Vm) -> bool:

@@ -142,6 +142,7 @@ class MoveTarget:
         """Why arrive() has started the VM without the memory that was saved, "" if it has not."""
         self.memory_left = ""
         """Why the saved memory could not be destroyed, "" if it was."""
+        self._seals_left = ""
 
     # -- expect
 
@@ -207,7 +208,8 @@ class MoveTarget:
         if lacks:
             text = f"{self._host_label} lacks what its memory needs: {', '.join(lacks)}"
             yield Problem("NotSupported", text, record.label)
-        stays = why_memory_stays(self._zfs, self._copies, host.datasets, f"{moves_container(pool)}/{record.uuid}")
+        place = f"{moves_container(pool)}/{record.uuid}"
+        stays = why_memory_stays(self._zfs, self._copies, host.datasets, place, comes_anew=True)
         if stays:
             yield Problem("InUse", f"{self._host_label}: {stays}", record.label)
         if memory["encrypted"] and not is_encrypted(host, pool):
@@ -388,6 +390,7 @@ class MoveTarget:
             holders = (
                 snapshots.foreign_snapshots_text(part.name for part in parts) if exc.code == "InsufficientSpace" else ""
             )
+            holders += f"; {self._seals_left}" if self._seals_left and exc.code == "InsufficientSpace" else ""
             raise FlexdiskError(exc.code, exc.message + holders) from exc
 
     def _replicas(self, record: Record, pool: str) -> _Replicas:
@@ -731,7 +734,7 @@ class MoveTarget:
                     self._copies.bookmark(name + point.suffix, point.name)
             if gone:
                 exact.destroy_own(self._zfs, *(name + point.suffix for point in gone))
-        drop_seals(self._zfs, self._copies, names)
+        self._seals_left = drop_seals(self._zfs, self._copies, names)
         illumos = self._hypervisor.capabilities.platform == "illumos"
         self._zfs.inherit(names, *([] if read_only else ["readonly"]), *([] if illumos else ["volmode"]))
         self._zfs.set_facts(names, {ROLE: ""})

@@ -91,6 +91,7 @@ from .guest_memory import (
     make_writable,
     read_only,
     size_with_devices,
+    why_closed,
 )
 from .move_marks import rewrite_move, write_move
 
@@ -217,6 +218,10 @@ class MoveSource:
             if disk.type == FILE:
                 text = "its disk is a file, and only volumes can be kept as they are while the memory is saved"
                 problems.append(Problem("NotSupported", text, vm.label, disk.label))
+        above = why_closed(self._copies, [vm.root.name])
+        if above and not closed_above(self._copies, vm):  # its disks are writable by a property of their own
+            text = f"its memory could not be restored here, should the move fail: {above[0]}; it moves only stopped"
+            problems.append(Problem("InUse", text, vm.label))
         place = f"{moves_container(vm.config.pool)}/{vm.config.uuid}"
         stays = why_memory_stays(self._zfs, self._copies, host.datasets, place)
         problems += [Problem("InUse", stays, vm.label)] if stays else []

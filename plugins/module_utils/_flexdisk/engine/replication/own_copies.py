@@ -72,16 +72,20 @@ def drop_memory(zfs: Zfs, copies: Copies, place: str) -> str:
     return ""
 
 
-def why_memory_stays(zfs: Zfs, copies: Copies, datasets: t.Mapping[str, Dataset], place: str) -> str:
+def why_memory_stays(
+    zfs: Zfs, copies: Copies, datasets: t.Mapping[str, Dataset], place: str, comes_anew: bool = False
+) -> str:
     """Return why memory that has ended cannot be destroyed, as far as that shows; "" if it can. Read only.
 
-    datasets: all that there are.
+    Args:
+        datasets: all that there are.
+        comes_anew: also memory that has not ended, since it is about to come once more.
     """
     name = memory_below(place)
-    if name not in datasets or memory_is_there(datasets, name):
+    if name not in datasets or (memory_is_there(datasets, name) and not comes_anew):
         return ""
     reasons = [*_others_of(copies, datasets, name), *_programs_of(zfs, name, last_part(place))]
-    return f"the memory of an earlier move is still there: {'; '.join(reasons)}" if reasons else ""
+    return f"the memory of an earlier move or run is still there: {'; '.join(reasons)}" if reasons else ""
 
 
 def _others_of(copies: Copies, datasets: t.Mapping[str, Dataset], name: str) -> t.Iterator[str]:

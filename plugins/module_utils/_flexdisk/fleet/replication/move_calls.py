@@ -263,6 +263,7 @@ def _switch(move: Move, sync: Sync, known: _Known) -> Part:
         asked = yield Call(name, move.source, "move", stop_arguments, _ENDED)
         left = _Left(asked.began, asked.result.get("memory_lost", ""))
         variables = yield from _bring_variables(move, known.uuid)
+        leave_arguments.update(move.patience)
     leave_arguments.update(address=sync.address, port=sync.port, host_keys=host_keys)
     leave_arguments.update(bandwidth_limit=sync.bandwidth_limit, variables=variables)
     # From here to its start on the target, the VM is down: each is one call of a module, and needs no other one.
@@ -278,7 +279,8 @@ def _bring_variables(move: Move, uuid: str) -> Part:
     look_arguments = move.source_arguments("look", vm=uuid, name=move.source, peer_name=move.target)
     name = "Look at the UEFI variables of the VM that was stopped"
     looked = yield Call(name, move.source, "move", look_arguments, ("record",), hidden=True)
-    renew_arguments = move.target_arguments("renew", vm=uuid, record=looked.result["record"] or {}, **move.lock_options)
+    waits = {**move.lock_options, **move.patience}
+    renew_arguments = move.target_arguments("renew", vm=uuid, record=looked.result["record"] or {}, **waits)
     renewed = yield Call("Give them to the target", move.target, "move", renew_arguments, ("variables",), hidden=True)
     return renewed.result["variables"]
 
