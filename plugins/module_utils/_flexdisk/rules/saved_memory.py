@@ -159,13 +159,17 @@ def common_set(memory: t.Sequence[str], disks: t.Iterable[t.Sequence[str]]) -> s
     return newest[0] if len({*newest}) == 1 else ""
 
 
+def _is_size(value: t.Any) -> bool:
+    return value.__class__ is int and 0 < value < 1 << 40
+
+
 def read_traveller(given: t.Any) -> t.Dict[str, t.Any]:
     """Return what another host says of a guest whose memory is to come. Raises FlexdiskError InvalidArgument."""
     kinds: t.Mapping[str, type] = {"domain": str, "encrypted": bool}
     try:
         result = {key: given[key] for key in (*kinds, "memory", "qemu")}
         good = all(isinstance(result[key], kind) for key, kind in kinds.items())
-        if not good or any(type(result[key]) is not int or not 0 < result[key] < 1 << 40 for key in ("memory", "qemu")):
+        if not good or any(not _is_size(result[key]) for key in ("memory", "qemu")):
             raise ValueError("a field has another type")
     except (KeyError, TypeError, ValueError) as exc:
         text = f"memory is not what a host says of a guest ({type(exc).__name__})"
