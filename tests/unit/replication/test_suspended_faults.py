@@ -23,7 +23,7 @@ from .controller import Controller
 from .linux import LinuxWorld
 from .test_failover import kept, said_by, start
 from .test_move import swap, two_disks, with_keys
-from .test_suspended import (  # noqa: F401
+from .test_suspended import (  # noqa: F401  # pylint: disable=unused-import
     MEMORY,
     Move,
     _both,

@@ -28,7 +28,7 @@ from .controller import Controller
 from .linux import LinuxWorld
 from .test_failover import kept, protect, take
 from .test_move import POLICY, swap, two_disks, with_keys
-from .test_suspended import (  # noqa: F401
+from .test_suspended import (  # noqa: F401  # pylint: disable=unused-import
     MEMORY,
     STARTS,
     STAYS,
