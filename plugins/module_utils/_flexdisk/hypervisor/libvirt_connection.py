@@ -119,11 +119,11 @@ class Connection:
             raise FlexdiskError("HypervisorUnreachable", f"libvirt at {uri}: {exc}") from exc
 
     @contextlib.contextmanager
-    def _call(self, action: str, codes: t.Mapping[int, str] = _CODES) -> t.Iterator[None]:
+    def _call(self, action: str, codes: t.Optional[t.Mapping[int, str]] = None) -> t.Iterator[None]:
         try:
             yield
         except self._library.libvirtError as exc:
-            code = codes.get(exc.get_error_code(), "LibvirtFailed")
+            code = (codes or _CODES).get(exc.get_error_code(), "LibvirtFailed")
             raise FlexdiskError(code, f"libvirt at {self._uri}, {action}: {exc.get_error_message()}") from exc
 
     @contextlib.contextmanager
