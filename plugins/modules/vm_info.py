@@ -166,7 +166,7 @@ vms:
           elements: str
           returned: always
         unfinished:
-          description: Those of them that are half made or half deleted.
+          description: The snapshots that are half made or half deleted.
           type: list
           elements: str
           returned: always

@@ -12,7 +12,7 @@ from ..model.dataset import Dataset
 from ..model.errors import Problems
 from ..model.sizes import MIB, render_apart, render_bytes, render_change, render_exact, render_mib
 from ..model.text import count, visible
-from ..model.vm import THICK, Disk, Vm, VmConfig
+from ..model.vm import THICK, Disk, DiskConfig, Vm, VmConfig
 from ..rules import slots, space
 from ..rules.differences import crosses, in_conversion
 from ..rules.disk_values import check_new_name
@@ -220,47 +220,45 @@ def _check_renamed(resolved: Resolved, problems: Problems) -> None:
 def _check_twins(resolved: Resolved, problems: Problems) -> None:
     """Refuse to attach a disk whose serial an attached one has."""
     for disk, label in ((target.disk, target.label) for target in resolved.targets if target.disk is not None):
-        twin = twin_of(resolved.vm, disk)
-        if twin:
-            vmid, key = resolved.vm.config.proxmox["vmid"], twin.partition(" ")[0]
-            way = f"Give the attached one another serial (qm set {vmid} --{key}, with the rest of its line), or, while"
-            problems.add(
-                "Ambiguous", f"{_either(disk, twin)}. {way} the VM is stopped, another name by its pci_slot", label
-            )
+        twin = _twin_of(resolved.vm, disk)
+        if twin is not None:
+            command = f"qm set {resolved.vm.config.proxmox['vmid']} --{twin.key}"
+            way = f"Give the attached one another serial ({command}, with the rest of its line), or, while the VM is"
+            problems.add("Ambiguous", f"{_either(disk, twin)}. {way} stopped, another name by its pci_slot", label)
 
 
 def why_not_destroyed(vm: Vm, name: t.Optional[str], disk: Disk) -> str:
     """Return why an entry with a name does not destroy a disk: another has its serial, or its name. "" if it does."""
     if not name or not vm.config.prefixes:
         return ""
-    twin, way = twin_of(vm, disk), f"say - {{uuid: {disk.uuid}, state: absent}}, without a name"
-    if twin:
+    twin, way = _twin_of(vm, disk), f"say - {{uuid: {disk.uuid}, state: absent}}, without a name"
+    if twin is not None:
         return f"{_either(disk, twin)}. If that is to be destroyed, {way}"
     others = [one for one in (*vm.disks, *vm.orphans, *vm.detached) if one.name == name and one.uuid != disk.uuid]
     names = ", ".join(one.volume.name for one in others if not former_vm(vm, one))
     return f"{names} is called so, too. If {disk.volume.name} is to be destroyed, {way}" if names else ""
 
 
-def _either(disk: Disk, twin: str) -> str:
-    text = f"{disk.volume.name} is not attached, and {twin} has its serial {serial_of(disk.uuid)}"
+def _either(disk: Disk, twin: DiskConfig) -> str:
+    shown = f"{twin.key} ({twin.volume or visible(twin.path)})"
+    text = f"{disk.volume.name} is not attached, and {shown} has its serial {serial_of(disk.uuid)}"
     return f"{text}, as a restored disk has: either may be meant"
 
 
-def twin_of(vm: Vm, disk: Disk) -> str:
-    """Return the attached disk that has the serial of one that is not attached, as after a restore, "" for none. It may
-    be in any storage. Nobody knows which of the two is meant by a name.
+def _twin_of(vm: Vm, disk: Disk) -> t.Optional[DiskConfig]:
+    """Return the attached disk that has the serial of one that is not attached, as after a restore, None without one.
+    It may be in any storage. Nobody knows which of the two is meant by a name.
     """
     config = vm.config
     if not config.prefixes or disk.path or not disk.uuid:
-        return ""
+        return None
     volumes = {entry.volume: entry for entry in config.disks if entry.volume}
-    named = {disk.uuid: volumes[disk.volume.name] for disk in vm.disks if disk.volume.name in volumes}
+    named = {one.uuid: volumes[one.volume.name] for one in vm.disks if one.volume.name in volumes}
     # One that got its uuid while the VM ran gets its serial with this change.
     serials = {serial_of(uuid): entry for uuid, entry in named.items() if uuid and not is_serial(entry.serial)}
     beyond = [one for one in (*config.disks, *config.unreadable) if one.serial]
     serials.update({entry.serial: entry for entry in (*beyond, *volumes.values())})
-    twin = serials.get(serial_of(disk.uuid))
-    return f"{twin.key} ({twin.volume or visible(twin.path)})" if twin is not None else ""
+    return serials.get(serial_of(disk.uuid))
 
 
 def _check_moves(resolved: Resolved, host: Host, problems: Problems) -> None:

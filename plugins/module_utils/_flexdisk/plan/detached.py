@@ -67,7 +67,7 @@ def records(host: Host, plans: t.Sequence[VmPlan], jobs: t.Sequence[Job]) -> t.I
     While a VM cannot be changed, its record stays as it is.
 
     Args:
-        plans: those of detached disks.
+        plans: the plans of detached disks.
         jobs: the entries of these plans, and of disks that an interrupted run may have destroyed.
     """
     gone = {which for job in jobs if job.place is None for which in (job.declared.spec.uuid, job.declared.spec.name)}

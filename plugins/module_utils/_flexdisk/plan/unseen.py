@@ -161,7 +161,7 @@ def why_taken(vm: Vm, name: str, uuid: str = "", host: t.Optional[Host] = None) 
     Args:
         vm: the VM whose disk would be called so.
         name: the name.
-        uuid: that of the disk which would get the name.
+        uuid: the UUID of the disk that would get the name.
         host: None leaves out volumes that are there, and out of the VM's reach.
     """
     if not name or not vm.config.prefixes:

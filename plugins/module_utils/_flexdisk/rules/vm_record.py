@@ -133,7 +133,7 @@ def _shown(
 
 
 def detached(vm: Vm, after: t.Iterable[Disk]) -> t.Dict[str, t.Dict[str, str]]:
-    """Return the disks that were detached from the VM, for its record. after: those of the pools that were read.
+    """Return the disks that were detached from the VM, for its record. after: detached disks in pools that were read.
 
     One in another pool is there until that pool has been read without it. An interrupted run may know it alone.
     """
